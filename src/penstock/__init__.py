@@ -1,0 +1,36 @@
+"""Penstock: production Kafka <-> Spark pipelines from one declarative spec.
+
+    from penstock import Pipeline, run
+
+    pipeline = Pipeline.load("payments.yaml")      # or Pipeline(name=..., kafka=..., ...): the same model
+    run(pipeline, until_caught_up=True)
+    assert verify(pipeline).complete
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.errors import PenstockError
+    from penstock.runtime.supervise import run
+    from penstock.runtime.verify import verify
+    from penstock.spec.model import Pipeline
+
+__all__ = ["PenstockError", "Pipeline", "run", "verify"]
+
+_HOME = {
+    "PenstockError": "penstock.errors",
+    "Pipeline": "penstock.spec.model",
+    "run": "penstock.runtime.supervise",
+    "verify": "penstock.runtime.verify",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Names are loaded when they are asked for, so that `import penstock` costs nothing and needs no engine."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'penstock' has no attribute '{name}'")
+    import importlib  # noqa: PLC0415
+
+    return getattr(importlib.import_module(_HOME[name]), name)

@@ -1,0 +1,63 @@
+"""The directory a pipeline lives in: Spark's own checkpoint, our ledger, logs, and the lock that keeps it single.
+
+    <checkpoint>/spark/    Spark's checkpoint: offset log, commit log, metadata. We read it and never write it.
+    <checkpoint>/ledger/   what happened to every offset (checkpoint.ledger)
+    <checkpoint>/logs/     what the engine said
+    <checkpoint>/lock      held while the pipeline runs
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.errors import AlreadyRunning, NotWritable
+
+
+@dataclass(frozen=True)
+class Home:
+    path: Path
+
+    @property
+    def spark(self) -> Path:
+        return self.path / "spark"
+
+    @property
+    def ledger(self) -> Path:
+        return self.path / "ledger"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Make the directories and hold the lock. The lock dies with the process, however it dies."""
+        try:
+            for directory in (self.path, self.ledger, self.logs):
+                directory.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / "lock").open("a+")
+        except OSError as error:
+            raise NotWritable(
+                f"cannot write to the checkpoint directory {self.path}",
+                cause=error.strerror or str(error),
+                next_command=f"make {error.filename or self.path} a directory you can write to, or change `checkpoint:` in the spec",
+            ) from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                lock.seek(0)
+                raise AlreadyRunning(
+                    f"a pipeline is already running on {self.path}",
+                    cause=f"process {lock.read().strip() or 'unknown'} holds the lock",
+                    next_command="stop that process, or give this pipeline another `checkpoint:`",
+                ) from None
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            yield

@@ -1,0 +1,133 @@
+"""The ledger: one entry per batch that says what happened to every offset of it.
+
+An entry is appended and synced after the sinks and the dead letters were written, and before Spark commits the batch
+(invariant 3). A crash in between makes Spark run the batch again; its entry is then appended again and the last one
+counts. A line that a crash cut off is no entry: its batch was not committed, so it will be written again.
+
+Files hold a thousand batches each, one JSON document per line: `ledger/000000000.jsonl`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock.checkpoint.log import OffsetRange
+
+_BATCHES_PER_FILE = 1000
+
+
+@dataclass(frozen=True)
+class TopicCount:
+    """What came out of decode and contract for one topic: read = passed + dead + dropped."""
+
+    read: int
+    passed: int
+    dead: int
+    dropped: dict[str, int] = field(default_factory=dict)  # rule -> records
+
+    def balanced(self) -> bool:
+        return self.read == self.passed + self.dead + sum(self.dropped.values())
+
+
+@dataclass(frozen=True)
+class SinkCount:
+    """What one sink got. `dropped` is null where the SQL between can make more or fewer rows than records."""
+
+    written: int
+    dropped: int | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    pipeline: str
+    query: str
+    batch: int
+    time: str
+    start: str  # the spec's start position; honoured by the first batch only (S4)
+    ranges: list[OffsetRange]
+    topics: dict[str, TopicCount]
+    sinks: dict[str, SinkCount]
+
+    @property
+    def read(self) -> int:
+        return sum(t.read for t in self.topics.values())
+
+    @property
+    def dead(self) -> int:
+        return sum(t.dead for t in self.topics.values())
+
+    def as_line(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":")) + "\n"
+
+    @classmethod
+    def from_line(cls, line: str) -> Entry:
+        raw: dict[str, Any] = json.loads(line)
+        raw["ranges"] = [OffsetRange(**r) for r in raw["ranges"]]
+        raw["topics"] = {name: TopicCount(**t) for name, t in raw["topics"].items()}
+        raw["sinks"] = {name: SinkCount(**s) for name, s in raw["sinks"].items()}
+        return cls(**raw)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    path: Path
+
+    def append(self, entry: Entry) -> None:
+        """Called once per batch, before Spark commits it. When this returns the entry is on the disk."""
+        file = self.path / f"{entry.batch // _BATCHES_PER_FILE:09d}.jsonl"
+        new = not file.exists()
+        with file.open("ab+") as out:
+            if out.tell() and not _ends_with_newline(out):
+                out.write(b"\n")  # a crash cut the last line off: close it, so that it cannot swallow this one
+            out.write(entry.as_line().encode())
+            out.flush()
+            os.fsync(out.fileno())
+        if new:
+            _sync_directory(self.path)
+
+    def entries(self) -> Iterator[Entry]:
+        """Every batch once, in order; the last entry of a batch counts."""
+        for file in self._files():
+            yield from sorted(_read(file).values(), key=lambda e: e.batch)
+
+    def last(self) -> Entry | None:
+        for file in reversed(self._files()):
+            entries = _read(file)
+            if entries:
+                return entries[max(entries)]
+        return None
+
+    def first(self) -> Entry | None:
+        return next(self.entries(), None)
+
+    def _files(self) -> list[Path]:
+        return sorted(self.path.glob("*.jsonl")) if self.path.is_dir() else []
+
+
+def _read(file: Path) -> dict[int, Entry]:
+    entries = {}
+    for line in file.read_text().splitlines():
+        try:
+            entry = Entry.from_line(line)
+        except (ValueError, TypeError, KeyError):
+            continue  # cut off by a crash; see above
+        entries[entry.batch] = entry
+    return entries
+
+
+def _ends_with_newline(file: Any) -> bool:
+    file.seek(-1, os.SEEK_END)
+    return bool(file.read(1) == b"\n")
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,165 @@
+"""How `penstock run` shows itself: a live panel on a terminal, plain lines everywhere else, JSON lines with `--json`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli import output
+from penstock.errors import PenstockError
+from penstock.observe.progress import Progress
+from penstock.runtime.supervise import Watch
+
+if TYPE_CHECKING:
+    from penstock.checkpoint.home import Home
+    from penstock.checkpoint.ledger import Entry
+    from penstock.spec.model import Pipeline
+
+_ENDS_EVERY_S = 2.0
+
+
+def watch(as_json: bool) -> Display:
+    if as_json:
+        return JsonLines()
+    return Panel() if sys.stderr.isatty() else Lines()
+
+
+class Display(Watch):
+    """Keeps the numbers; the kinds below only say them."""
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+        self.began = time.monotonic()
+        self._over = threading.Event()
+
+    def started(self, pipeline: Pipeline, home: Home) -> None:
+        self.began = time.monotonic()
+        threading.Thread(target=self._look_at_ends, args=(pipeline,), daemon=True).start()
+
+    def close(self) -> None:
+        self._over.set()
+
+    def _look_at_ends(self, pipeline: Pipeline) -> None:
+        """Ask Kafka for the ends now and then. A failure is the run's business, not the display's."""
+        from penstock.kafka import admin, connection  # noqa: PLC0415
+
+        config = connection.client_config(pipeline)
+        while not self._over.wait(_ENDS_EVERY_S if self.progress.ends else 0):
+            try:
+                facts = admin.require_topics(config, list(pipeline.source.topics))
+                marks = admin.watermarks(config, {name: f.partitions for name, f in facts.items()})
+                self.progress.ends_are({partition: high for partition, (_, high) in marks.items()})
+            except PenstockError:
+                self._over.wait(_ENDS_EVERY_S)
+
+    def summary(self) -> dict[str, Any]:
+        p = self.progress
+        return {
+            "batches": p.batches,
+            "read": p.read,
+            "written": p.written,
+            "dead_letters": p.dead,
+            "dropped": p.dropped,
+            "seconds": round(time.monotonic() - self.began, 1),
+        }
+
+
+class Lines(Display):
+    def started(self, pipeline: Pipeline, home: Home) -> None:
+        super().started(pipeline, home)
+        output.note(f"pipeline {pipeline.name}: running, checkpoint {home.path}")
+
+    def batch_done(self, entry: Entry, seconds: float) -> None:
+        self.progress.batch_done(entry, seconds)
+        p = self.progress
+        written = ", ".join(f"{name} {sink.written:,}" for name, sink in entry.sinks.items())
+        output.note(
+            f"batch {entry.batch}: read {entry.read:,}, {written}, dead letters {entry.dead:,} "
+            f"in {seconds:.1f} s; lag {_number(p.lag)}, {_number(p.rate)}/s, {_time(p.seconds_left)} left"
+        )
+
+    def retrying(self, error: PenstockError, wait_s: float) -> None:
+        output.note(f"warning[{error.code}]: {error.what} ({error.cause}); trying again in {wait_s:g} s")
+
+    def warn(self, text: str) -> None:
+        output.note(f"warning: {text}")
+
+
+class JsonLines(Display):
+    def started(self, pipeline: Pipeline, home: Home) -> None:
+        super().started(pipeline, home)
+        self._say("started", pipeline=pipeline.name, checkpoint=str(home.path))
+
+    def batch_done(self, entry: Entry, seconds: float) -> None:
+        self.progress.batch_done(entry, seconds)
+        self._say("batch", entry=asdict(entry), seconds=round(seconds, 3), lag=self.progress.lag)
+
+    def retrying(self, error: PenstockError, wait_s: float) -> None:
+        self._say("retrying", error=error.as_dict(), wait_s=wait_s)
+
+    def warn(self, text: str) -> None:
+        self._say("warning", text=text)
+
+    @staticmethod
+    def _say(event: str, **facts: Any) -> None:
+        output.say(json.dumps({"event": event, **facts}))
+
+
+class Panel(Lines):
+    """A panel that is redrawn in place; warnings scroll above it."""
+
+    def __init__(self) -> None:
+        from rich.console import Console  # noqa: PLC0415
+        from rich.live import Live  # noqa: PLC0415
+
+        super().__init__()
+        self._name = ""
+        self._last = ""
+        self._live = Live(console=Console(stderr=True), get_renderable=self._draw, refresh_per_second=4)
+
+    def started(self, pipeline: Pipeline, home: Home) -> None:
+        Display.started(self, pipeline, home)
+        self._name = pipeline.name
+        self._live.start()
+
+    def batch_done(self, entry: Entry, seconds: float) -> None:
+        self.progress.batch_done(entry, seconds)
+        self._last = f"batch {entry.batch}: {entry.read:,} records in {seconds:.1f} s"
+
+    def close(self) -> None:
+        super().close()
+        self._live.stop()
+
+    def _draw(self) -> Any:
+        from rich.panel import Panel as Box  # noqa: PLC0415
+        from rich.progress_bar import ProgressBar  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+
+        p = self.progress
+        rows = Table.grid(padding=(0, 2))
+        total = p.lag + p.read if p.lag is not None else None
+        rows.add_row("progress", ProgressBar(total=total or 1, completed=p.read if total else 0, width=40))
+        rows.add_row("read", f"{p.read:,} records in {p.batches} batches, {_number(p.rate)}/s")
+        for name, count in p.written.items():
+            rows.add_row(f"→ {name}", f"{count:,}")
+        rows.add_row("dead letters", f"{p.dead:,}", style="red" if p.dead else "")
+        rows.add_row("dropped", f"{p.dropped:,}")
+        rows.add_row("lag", f"{_number(p.lag)} offsets, {_time(p.seconds_left)} left")
+        rows.add_row("last", self._last or "starting")
+        return Box(rows, title=f"penstock run {self._name}", title_align="left", expand=False)
+
+
+def _number(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.0f}"
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,67 @@
+"""`penstock`: one place where commands are gathered and where every error becomes words and an exit status."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from penstock.cli import output
+from penstock.errors import Defect, PenstockError
+
+app = typer.Typer(
+    name="penstock",
+    help="Production Kafka <-> Spark pipelines from one declarative spec.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def options(debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False) -> None:
+    if debug:
+        os.environ["PENSTOCK_DEBUG"] = "1"
+
+
+_COMMANDS = ("check", "schema", "apply", "produce", "run", "verify", "dlq", "jars", "servers")
+
+
+def register() -> None:
+    """Import the command modules. Each one adds its commands to `app` and imports nothing heavy."""
+    for name in _COMMANDS:
+        importlib.import_module(f"penstock.cli.{name}")
+
+
+def main() -> None:
+    register()
+    try:
+        app()
+    except PenstockError as error:
+        _end(error)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:  # a defect of ours: still words and a status, the traceback is one flag away
+        _end(
+            Defect(
+                f"{type(error).__name__}: {error}".split("\n")[0],
+                cause="this is a defect in Penstock",
+                next_command="run it again with: penstock --debug ...",
+            )
+        )
+
+
+def _end(error: PenstockError) -> None:
+    if os.environ.get("PENSTOCK_DEBUG"):
+        traceback.print_exc()
+    output.report(error, as_json="--json" in sys.argv)
+    sys.exit(error.exit_status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""`penstock run`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from penstock.cli import output
+from penstock.cli.main import app
+from penstock.cli.output import AsJson
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="The pipeline's spec.")],
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="Process what is in Kafka now, then end.")
+    ] = False,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="CODE", help="Go on although this fact stops the pipeline (an error says when)."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a pipeline. SIGTERM and Ctrl-C end it at a batch boundary; a second Ctrl-C ends it at once."""
+    from penstock.cli import live  # noqa: PLC0415
+    from penstock.runtime import supervise  # noqa: PLC0415
+    from penstock.spec.load import load  # noqa: PLC0415
+
+    pipeline = load(file)
+    display = live.watch(as_json)
+    stop = supervise.StopRequest()
+
+    def asked(number: int, _frame: FrameType | None) -> None:
+        if stop.asked and number == signal.SIGINT:
+            output.note("ended in the middle of a batch: it will be run again")
+            os._exit(130)
+        stop.ask()
+        output.note("stopping at the end of this batch")
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, asked)
+    try:
+        supervise.run(pipeline, until_caught_up=until_caught_up, accept=accept or (), watch=display, stop=stop)
+    finally:
+        display.close()
+    facts = display.summary()
+    if as_json:
+        output.say(json.dumps({"event": "ended", **facts}))
+        return
+    written = ", ".join(f"{n:,} to {name}" for name, n in facts["written"].items()) or "none written"
+    output.say(
+        f"{pipeline.name}: {'stopped' if stop.asked else 'caught up'}; {facts['read']:,} records in {facts['batches']} batches "
+        f"({facts['seconds']} s): {written}, {facts['dead_letters']:,} dead letters, {facts['dropped']:,} dropped"
+    )
+    sys.stdout.flush()

@@ -1,0 +1,49 @@
+"""`penstock verify`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli import output
+from penstock.cli.main import app
+from penstock.cli.output import AsJson
+
+if TYPE_CHECKING:
+    from penstock.runtime.verify import Report
+
+
+@app.command()
+def verify(file: Annotated[Path, typer.Argument(help="The pipeline's spec.")], as_json: AsJson = False) -> None:
+    """Prove from Kafka, ledger, sinks and dead letters that nothing was lost, repeated or invented.
+
+    Exit status 0 and "complete", or 1 and what is wrong with which batch, partition and offsets.
+    """
+    from penstock.runtime.verify import verify as prove  # noqa: PLC0415
+    from penstock.spec.load import load  # noqa: PLC0415
+
+    report = prove(load(file))
+    output.emit({**asdict(report), "complete": report.complete}, as_json, lambda: _print(report))
+    if not report.complete:
+        raise typer.Exit(1)
+
+
+def _print(report: Report) -> None:
+    say = output.say
+    say(f"{report.pipeline}: {report.batches} batches, {report.offsets:,} offsets, {report.records:,} records")
+    for name, rows in report.sinks.items():
+        say(f"  {rows:>12,}  in sink {name} (proven {report.proof.get(name, '')})")
+    say(f"  {report.dead:>12,}  dead letters")
+    for name, count in report.dropped.items():
+        say(f"  {count:>12,}  dropped: {name}")
+    for expired in report.expired:
+        say(f"  no longer in Kafka, taken from the ledger: {expired}")
+    if report.complete:
+        say("complete: every offset is accounted for")
+        return
+    for finding in report.findings:
+        say(f"  {finding.kind}: {output.clean(str(finding))}")
+    say(f"NOT complete: {len(report.findings)} findings")

@@ -1,0 +1,178 @@
+"""Every error a user can meet, in one tree.
+
+    PenstockError
+    ├── UsageError                 exit 2   the command line or the spec is wrong; nothing was started
+    │   ├── SpecInvalid            spec-invalid
+    │   ├── SpecUnreadable         spec-unreadable
+    │   ├── ReferenceMissing       reference-missing      (${env:...} or ${file:...} that is not there)
+    │   └── BadArgument            bad-argument
+    ├── EnvironmentFault           exit 3   something outside the pipeline is missing or unreachable
+    │   ├── JavaMissing            java-missing
+    │   ├── JarsUnavailable        jars-unavailable
+    │   ├── NotWritable            not-writable
+    │   ├── KafkaUnreachable       kafka-unreachable      (retryable)
+    │   ├── TopicMissing           topic-missing
+    │   └── ServerFailed           server-failed          (a local server did not start or stop)
+    ├── Stopped                    exit 4   the pipeline refuses to go on: a fact it needs is missing
+    │   ├── AlreadyRunning         already-running
+    │   ├── LedgerMissing          ledger-missing
+    │   ├── CheckpointMissing      checkpoint-missing
+    │   ├── CheckpointForeign      checkpoint-foreign
+    │   ├── TableOfAnotherQuery    table-of-another-query
+    │   ├── OffsetsVanished        offsets-vanished
+    │   ├── BatchUnbalanced        batch-unbalanced
+    │   └── RuleStopped            rule-stopped
+    ├── RunFailed                  exit 5   the engine, a step or a sink failed while running
+    │   ├── EngineFailed           engine-failed
+    │   ├── StepFailed             step-failed
+    │   └── SinkFailed             sink-failed
+    └── Defect                     exit 70  a bug in Penstock itself
+
+Exit status 1 is kept for a command that worked and found something: `verify` that is not complete.
+
+An error is four things: what happened, the cause, the next command, and a stable code that scripts and tests
+match on. `retryable` says whether the same call can succeed later without anybody changing anything.
+Prose may change between releases; codes and exit statuses do not.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PenstockError(Exception):
+    code: ClassVar[str] = "error"
+    exit_status: ClassVar[int] = 1
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        cause: str | None = None,
+        next_command: str | None = None,
+        facts: dict[str, object] | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.cause = cause
+        self.next_command = next_command
+        self.facts = facts or {}
+
+    def as_dict(self) -> dict[str, object]:
+        """What `--json` prints, and what tests compare."""
+        return {
+            "code": self.code,
+            "what": self.what,
+            "cause": self.cause,
+            "next": self.next_command,
+            "retryable": self.retryable,
+            "exit_status": self.exit_status,
+            **({"facts": self.facts} if self.facts else {}),
+        }
+
+
+class UsageError(PenstockError):
+    exit_status = 2
+
+
+class SpecInvalid(UsageError):
+    code = "spec-invalid"
+
+
+class SpecUnreadable(UsageError):
+    code = "spec-unreadable"
+
+
+class ReferenceMissing(UsageError):
+    code = "reference-missing"
+
+
+class BadArgument(UsageError):
+    code = "bad-argument"
+
+
+class EnvironmentFault(PenstockError):
+    exit_status = 3
+
+
+class JavaMissing(EnvironmentFault):
+    code = "java-missing"
+
+
+class JarsUnavailable(EnvironmentFault):
+    code = "jars-unavailable"
+
+
+class NotWritable(EnvironmentFault):
+    code = "not-writable"
+
+
+class KafkaUnreachable(EnvironmentFault):
+    code = "kafka-unreachable"
+    retryable = True
+
+
+class TopicMissing(EnvironmentFault):
+    code = "topic-missing"
+
+
+class ServerFailed(EnvironmentFault):
+    code = "server-failed"
+
+
+class Stopped(PenstockError):
+    exit_status = 4
+
+
+class AlreadyRunning(Stopped):
+    code = "already-running"
+
+
+class LedgerMissing(Stopped):
+    code = "ledger-missing"
+
+
+class CheckpointMissing(Stopped):
+    code = "checkpoint-missing"
+
+
+class CheckpointForeign(Stopped):
+    code = "checkpoint-foreign"
+
+
+class TableOfAnotherQuery(Stopped):
+    code = "table-of-another-query"
+
+
+class OffsetsVanished(Stopped):
+    code = "offsets-vanished"
+
+
+class BatchUnbalanced(Stopped):
+    code = "batch-unbalanced"
+
+
+class RuleStopped(Stopped):
+    code = "rule-stopped"
+
+
+class RunFailed(PenstockError):
+    exit_status = 5
+
+
+class EngineFailed(RunFailed):
+    code = "engine-failed"
+
+
+class StepFailed(RunFailed):
+    code = "step-failed"
+
+
+class SinkFailed(RunFailed):
+    code = "sink-failed"
+
+
+class Defect(PenstockError):
+    code = "defect"
+    exit_status = 70

@@ -1,0 +1,263 @@
+"""What a cluster holds: topics, their ids, their offsets. Asked by commands and the driver, not per record.
+
+Every function opens its own client, asks, and closes it: nothing is left behind after a crash.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from penstock.errors import KafkaUnreachable, PenstockError, SpecInvalid, TopicMissing
+from penstock.kafka import connection
+from penstock.kafka.connection import Config
+from penstock.spec.model import TopicSettings
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._listoffsets import OffsetSpec
+
+T = TypeVar("T")
+
+# Errors a broker answers with when the settings of a new topic are wrong: trying again cannot help.
+_SETTINGS_REFUSED = {
+    "INVALID_PARTITIONS",
+    "INVALID_REPLICATION_FACTOR",
+    "INVALID_CONFIG",
+    "INVALID_TOPIC_EXCEPTION",
+    "TOPIC_EXCEPTION",
+    "POLICY_VIOLATION",
+}
+
+# Errors that mean nobody answered, as opposed to an answer we did not like.
+_SILENCE = {"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE", "REQUEST_TIMED_OUT"}
+_NOT_THERE = {"_NOENT", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
+
+
+@dataclass(frozen=True)
+class TopicFacts:
+    partitions: int
+    topic_id: str
+    """Kafka's own id: a topic that was deleted and made again has another one."""
+    replication: int
+
+
+@dataclass
+class Session:
+    """One admin client, and the last thing the brokers' connections complained about."""
+
+    config: Config
+    timeout: float
+    client: AdminClient = field(init=False)
+    complaint: str | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.client = connection.admin(self.config, error_cb=self._on_error)
+
+    def _on_error(self, error: KafkaError) -> None:
+        # "All brokers are down" follows the error that says why, and says less.
+        if error.name() != "_ALL_BROKERS_DOWN":
+            self.complaint = error.str()
+
+    def answer(self, future: Future[T]) -> T:
+        return future.result(timeout=self.timeout + 1)
+
+    def unreachable(self, error: KafkaException) -> KafkaUnreachable:
+        self.client.poll(0)  # serves the error callback
+        servers = self.config["bootstrap.servers"]
+        silent = error.args[0].name() in _SILENCE
+        said = (silent and self.complaint) or error.args[0].str()
+        first = servers.split(",")[0].strip()
+        host, _, port = first.rpartition(":") if ":" in first else (first, "", "9092")
+        return KafkaUnreachable(
+            f"no Kafka broker answered within {self.timeout:g} s" if silent else "Kafka refused to answer",
+            cause=f"{servers}: {said}",
+            next_command="penstock up" if connection.is_loopback(servers) else f"nc -vz {host} {port}",
+            facts={"bootstrap": servers},
+        )
+
+
+@contextmanager
+def _session(config: Config, timeout: float) -> Iterator[Session]:
+    from confluent_kafka import KafkaException  # noqa: PLC0415  see connection.admin
+
+    session = Session(config, timeout)
+    try:
+        yield session
+    except (KafkaException, TimeoutError) as error:
+        failure = error if isinstance(error, KafkaException) else KafkaException(_timed_out())
+        raise session.unreachable(failure) from None
+
+
+def _timed_out() -> KafkaError:
+    from confluent_kafka import KafkaError  # noqa: PLC0415
+
+    return KafkaError(KafkaError._TIMED_OUT)
+
+
+def topics(config: Config, timeout: float = 10) -> dict[str, TopicFacts]:
+    """Every topic of the cluster but Kafka's internal ones. Creates none, even where brokers auto-create."""
+    with _session(config, timeout) as session:
+        return _topics(session)
+
+
+def _topics(session: Session) -> dict[str, TopicFacts]:
+    from confluent_kafka import KafkaException, TopicCollection  # noqa: PLC0415
+
+    names = list(session.client.list_topics(timeout=session.timeout).topics)
+    if not names:
+        return {}
+    described = session.client.describe_topics(TopicCollection(names), request_timeout=session.timeout)
+    found: dict[str, TopicFacts] = {}
+    for name, future in described.items():
+        try:
+            topic = session.answer(future)
+        except KafkaException as error:
+            if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":  # deleted since it was listed
+                continue
+            raise
+        if not topic.is_internal:
+            copies = len(topic.partitions[0].replicas) if topic.partitions else 0
+            found[name] = TopicFacts(len(topic.partitions), str(topic.topic_id), copies)
+    return found
+
+
+def require_topics(
+    config: Config, names: Iterable[str], *, spec: str = "FILE", timeout: float = 10
+) -> dict[str, TopicFacts]:
+    """Facts of the named topics. Raises TopicMissing, naming all the missing; `spec` is for its advice."""
+    there = topics(config, timeout)
+    wanted = list(names)
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        raise TopicMissing(
+            f"no topic {', '.join(repr(name) for name in missing)}",
+            cause="; ".join(_nearest(name, there) for name in missing)
+            + f" (cluster {config['bootstrap.servers']})",
+            next_command=f"penstock apply {spec}",
+            facts={"missing": missing},
+        )
+    return {name: there[name] for name in wanted}
+
+
+def _nearest(name: str, there: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(there), n=1)
+    return f"'{name}' does not exist; did you mean '{near[0]}'?" if near else f"'{name}' does not exist"
+
+
+def create_missing(config: Config, wanted: Mapping[str, TopicSettings], timeout: float = 10) -> list[str]:
+    """Create the topics that are not there; return their names once every one of them can be written to.
+
+    Topics that exist are left as they are, whatever their settings. Called again after a crash it creates the
+    rest.
+    """
+    from confluent_kafka import KafkaException  # noqa: PLC0415
+    from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415
+
+    with _session(config, timeout) as session:
+        there = _topics(session)
+        new = [
+            NewTopic(name, settings.partitions, settings.replication, config=_as_kafka(settings.config))
+            for name, settings in wanted.items()
+            if name not in there
+        ]
+        if not new:
+            return []
+        created: list[str] = []
+        refused: dict[str, KafkaError] = {}
+        for name, future in session.client.create_topics(new, request_timeout=timeout).items():
+            try:
+                session.answer(future)
+                created.append(name)
+            except KafkaException as error:
+                # Somebody else was quicker: it is there, which is what was asked for.
+                if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                    refused[name] = error.args[0]
+        if refused:
+            raise _not_created(refused, created)
+        _wait_for(session, created)
+        return created
+
+
+def _as_kafka(config: Mapping[str, str | float | bool]) -> dict[str, str]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in config.items()
+    }
+
+
+def _not_created(refused: Mapping[str, KafkaError], created: list[str]) -> PenstockError:
+    settings = all(error.name() in _SETTINGS_REFUSED for error in refused.values())
+    kind = SpecInvalid if settings else TopicMissing
+    return kind(
+        f"topic {', '.join(repr(name) for name in refused)} could not be created",
+        cause="; ".join(f"{name}: {error.name()}: {error.str()}" for name, error in refused.items()),
+        next_command="penstock check FILE" if settings else "penstock apply FILE",
+        facts={"created": created, "refused": {name: error.name() for name, error in refused.items()}},
+    )
+
+
+def _wait_for(session: Session, created: list[str]) -> None:
+    """The controller knows a new topic before the brokers do: until then a producer is told no."""
+    until = time.monotonic() + session.timeout
+    while time.monotonic() < until:
+        known = session.client.list_topics(timeout=session.timeout).topics
+        if all(
+            name in known and all(p.leader >= 0 for p in known[name].partitions.values()) for name in created
+        ):
+            return
+        time.sleep(0.05)
+
+
+def watermarks(
+    config: Config, partitions: Mapping[str, int], timeout: float = 10
+) -> dict[tuple[str, int], tuple[int, int]]:
+    """First offset kept and next offset to be written, for every partition of `{topic: partitions}`.
+
+    Uncommitted transactions count: these are offsets, not records. Raises TopicMissing for a topic that is
+    gone.
+    """
+    from confluent_kafka.admin._listoffsets import OffsetSpec  # noqa: PLC0415
+
+    if not partitions:
+        return {}
+    with _session(config, timeout) as session:
+        low = _offsets(session, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        high = _offsets(session, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    return {where: (low[where], high[where]) for where in low}
+
+
+def _offsets(session: Session, partitions: Mapping[str, int], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+    from confluent_kafka import KafkaException, TopicPartition  # noqa: PLC0415
+
+    asked = {TopicPartition(topic, p): spec for topic, n in partitions.items() for p in range(n)}
+    answers: dict[tuple[str, int], int] = {}
+    for where, future in session.client.list_offsets(asked, request_timeout=session.timeout).items():
+        try:
+            answers[where.topic, where.partition] = session.answer(future).offset
+        except KafkaException as error:
+            if error.args[0].name() in _NOT_THERE:
+                _name_what_is_gone(session, partitions)
+            raise
+    return answers
+
+
+def _name_what_is_gone(session: Session, partitions: Mapping[str, int]) -> None:
+    """The client fails a whole request with "no leaders found", whichever partition it is about."""
+    there = _topics(session)
+    gone = [name for name, n in partitions.items() if name not in there or there[name].partitions < n]
+    if gone:
+        raise TopicMissing(
+            f"topic {', '.join(repr(name) for name in gone)} is gone or has lost partitions",
+            cause="; ".join(
+                f"{name}: {there[name].partitions if name in there else 0} of {partitions[name]} partitions"
+                for name in gone
+            ),
+            next_command="penstock apply FILE",
+            facts={"missing": gone},
+        )

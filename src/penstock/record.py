@@ -1,0 +1,43 @@
+"""What every stage agrees on: the columns of a record on its way, the batch it is in, and how a dead letter speaks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# The column a view has beside its decoded fields: where the record came from.
+KAFKA = "_kafka"
+# Columns that exist only between decode and the sinks, never in a view.
+ERROR = "_error"  # struct<class, reason>, null when the record decoded
+RULE = "_rule"  # name of the first contract rule the record broke, null when it kept all
+
+ORIGIN = ("topic", "partition", "offset", "timestamp")  # what `_kafka` always holds
+ON_REQUEST = ("key", "value", "headers", "timestamp_type")  # what `_kafka` holds when `kafka_columns` asks for it
+
+# Where a record can die. A dead letter names one of these.
+DECODE = "decode"
+CONTRACT = "contract"
+
+# Error classes of dead letters. Stable: replay and statistics group by them.
+NULL_VALUE = "null-value"
+EMPTY_VALUE = "empty-value"
+MALFORMED = "malformed"
+WRONG_TYPE = "wrong-type"
+OUT_OF_RANGE = "out-of-range"
+MISSING_FIELD = "missing-field"
+BROKEN_RULE = "broken-rule"
+
+# Kafka headers of a dead letter. The record's own headers come first and unchanged.
+HEADER_PREFIX = "penstock."
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch as sinks and dead letters see it.
+
+    The query's own id is part of it: a deleted checkpoint starts again at batch 0 under a new id, so old batch ids
+    cannot make new batches look done.
+    """
+
+    pipeline: str
+    query: str
+    id: int

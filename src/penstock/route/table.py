@@ -1,0 +1,50 @@
+"""Dead letters to a table, exactly once: whatever a table sink guarantees for rows, it guarantees for these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.record import Batch
+from penstock.route import dead_letter
+from penstock.route.dead_letter import DeadLetter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Table(Protocol):
+    """What is needed of a table: the sink contract, and a reader that is not Spark. `runtime` gives one."""
+
+    def prepare(self, batch: Batch, accepted: frozenset[str]) -> None: ...
+    def written(self, batch: Batch) -> int | None: ...
+    def write(self, batch: Batch, rows: DataFrame) -> int: ...
+    def table(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class DeadLetterTable:
+    to: Table
+    pipeline: str
+
+    def prepare(self, batch: Batch, accepted: frozenset[str]) -> None:
+        self.to.prepare(batch, accepted)
+
+    def written(self, batch: Batch) -> int | None:
+        return self.to.written(batch)
+
+    def write(self, batch: Batch, rows: DataFrame) -> int:
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        origin = {"pipeline": batch.pipeline, "query": batch.query, "batch": batch.id}
+        return self.to.write(batch, rows.select("*", *(F.lit(value).alias(name) for name, value in origin.items())))
+
+    def read(self, query: str | None = None) -> Iterator[DeadLetter]:
+        table = self.to.table()
+        for rows in table.to_pyarrow_dataset().to_batches() if table is not None else ():
+            for row in rows.to_pylist():
+                batch = Batch(row["pipeline"], row["query"], row["batch"])
+                if batch.pipeline == self.pipeline and query in (None, batch.query):
+                    row["timestamp_ms"] = int(row["timestamp"].timestamp() * 1000)
+                    yield dead_letter.from_row(row, batch)

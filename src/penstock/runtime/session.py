@@ -1,0 +1,127 @@
+"""The Spark session of a pipeline: embedded on this machine, or on the cluster that `spark.master` names."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import EngineFailed
+from penstock.runtime import jars, java
+from penstock.spec.model import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOG_NAME = "spark.log"
+_TASK_FAILURES = 4  # as on a cluster; a local master has 1, where one lost Python worker would end the pipeline
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %p %c: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 20MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+"""
+
+
+def groups_for(pipeline: Pipeline) -> list[str]:
+    """The jar groups a spec needs, and no others."""
+    tables = any(sink.delta for sink in pipeline.sinks.values()) or pipeline.dead_letters.delta
+    return ["core", *(["delta"] if tables else [])]
+
+
+def settings(groups: Iterable[str], master: str = "local[*]") -> dict[str, str]:
+    """Spark configuration that Penstock sets; the spec's `spark.conf` comes on top of it."""
+    cores = str(_cores(master))
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.metricsEnabled": "false",
+    }
+    if master.startswith("local"):
+        conf |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": cores,
+        }
+    if "delta" in groups:
+        conf |= {
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            # Delta reads its log with 50 tasks by default: seconds per batch where a few tasks take milliseconds.
+            "spark.databricks.delta.snapshotPartitions": cores,
+        }
+    return conf
+
+
+def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -> SparkSession:
+    """Start Spark, or take the session this process already has. What the engine prints goes to `logs`."""
+    groups = list(groups or groups_for(pipeline))
+    found = java.find()
+    files = jars.ensure(groups)
+    logs.mkdir(parents=True, exist_ok=True)
+    os.environ["JAVA_HOME"] = str(found.home)
+    # Without it the workers start whatever `python3` is on the PATH, and fail on `import pyarrow`.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    master = pipeline.spark.master
+    log4j = logs / "log4j2.properties"
+    log4j.write_text(_LOG4J.format(log=logs / LOG_NAME))
+    conf = {
+        **settings(groups, master),
+        "spark.jars": ",".join(str(f) for f in files),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}",
+        **{name: str(value) for name, value in pipeline.spark.conf.items()},
+    }
+    with _standard_error_to(logs / LOG_NAME):
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+
+        builder = SparkSession.builder.appName(f"penstock.{pipeline.name}").master(_with_retries(master))
+        for name, value in conf.items():
+            builder = builder.config(name, value)
+        try:
+            return builder.getOrCreate()
+        except Exception as error:
+            raise EngineFailed(
+                "Spark did not start",
+                cause=str(error).split("\n")[0],
+                next_command=f"read {logs / LOG_NAME}",
+            ) from error
+
+
+def _cores(master: str) -> int:
+    given = re.match(r"local\[(\d+)", master)
+    return int(given[1]) if given else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+
+
+def _with_retries(master: str) -> str:
+    plain = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
+    return f"local[{plain[1] or 1},{_TASK_FAILURES}]" if plain else master
+
+
+@contextmanager
+def _standard_error_to(file: Path) -> Iterator[None]:
+    """The JVM inherits standard error when it starts, and keeps it: its chatter belongs in the log."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with file.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,189 @@
+"""Running a pipeline: start the query, follow it, end it at a batch boundary, start it again when Kafka was away."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Entry
+from penstock.errors import PenstockError
+from penstock.kafka import admin
+from penstock.kafka.connection import client_config
+from penstock.record import Batch
+from penstock.runtime import build, guard, session
+from penstock.runtime.assemble import Assembly, passed
+from penstock.runtime.failure import translate
+from penstock.source import kafka as source
+from penstock.spec.model import Every, Pipeline
+from penstock.transform.sql import views
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_POLL_S = 0.1
+_BACK_OFF_S = (1, 2, 5, 10, 20, 30)  # a broker restart takes seconds; past these the last one repeats
+_RETRIES = 20  # about eight minutes without a single finished batch; then a person should look
+
+
+class StopRequest:
+    """Asked for from anywhere (a signal, another thread); obeyed at the next batch boundary."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+
+    def ask(self) -> None:
+        self._asked.set()
+
+    @property
+    def asked(self) -> bool:
+        return self._asked.is_set()
+
+
+class HeldBack(Exception):
+    """A batch that began after the stop was asked for. Nothing of it was touched; it runs at the next start."""
+
+
+class Watch:
+    """What a run tells the outside. Every method may be overridden; none may change the run."""
+
+    def started(self, pipeline: Pipeline, home: Home) -> None: ...
+    def batch_done(self, entry: Entry, seconds: float) -> None: ...
+    def retrying(self, error: PenstockError, wait_s: float) -> None: ...
+    def warn(self, text: str) -> None: ...
+
+
+def run(
+    pipeline: Pipeline,
+    *,
+    until_caught_up: bool = False,
+    accept: Collection[str] = (),
+    watch: Watch | None = None,
+    stop: StopRequest | None = None,
+) -> None:
+    """Run until stopped, or with `until_caught_up` until everything that is in Kafka now is processed.
+
+    Raises a PenstockError when the pipeline cannot go on. What was committed stays; the rest is read again next time.
+    """
+    watch, stop = watch or Watch(), stop or StopRequest()
+    home = build.home(pipeline)
+    with home.held():
+        guard.check(home, pipeline.name, frozenset(accept))
+        assembly = build.assembly(pipeline)
+        admin.require_topics(client_config(pipeline), list(pipeline.source.topics))
+        for part in (*assembly.sinks.values(), assembly.dead_letters):
+            part.prepare(Batch(pipeline.name, assembly.log.query_id() or "", 0), frozenset(accept))
+        _report_ignored_start(pipeline, assembly, watch)
+        spark = session.start(pipeline, home.logs)
+        _rehearse(spark, assembly)
+        watch.started(pipeline, home)
+        _keep_running(spark, pipeline, home, until_caught_up, watch, stop)
+
+
+def _report_ignored_start(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> None:
+    """S4: the start position counts once. A change afterwards must not look as if it had an effect."""
+    last = assembly.ledger.last()
+    if last and last.start != pipeline.source.start:
+        watch.warn(
+            f"`start: {pipeline.source.start}` has no effect: this pipeline began with `{last.start}` and has processed "
+            f"{last.batch + 1} batches; the checkpoint owns the offsets"
+        )
+
+
+def _rehearse(spark: SparkSession, assembly: Assembly) -> None:
+    """Resolve every rule and every step over no rows: what is wrong with them shows before anything is read."""
+    raw = spark.createDataFrame(
+        [],
+        "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
+        "headers array<struct<key:string,value:binary>>",
+    )
+    sources = {inlet.view: passed(inlet.judged(raw)) for inlet in assembly.inlets}
+    views(sources, assembly.pipeline.transform)
+
+
+def _keep_running(
+    spark: SparkSession, pipeline: Pipeline, home: Home, until_caught_up: bool, watch: Watch, stop: StopRequest
+) -> None:
+    attempt = 0
+    while True:
+        batches = _Batches(build.assembly(pipeline), watch, stop)
+        try:
+            _follow(_start(spark, pipeline, home, batches, until_caught_up), batches, stop)
+            return
+        except Exception as raised:
+            error = translate(batches.failure or raised, home.logs / session.LOG_NAME)
+            attempt = 1 if batches.finished else attempt + 1
+            if not error.retryable or attempt > _RETRIES or stop.asked:
+                raise error from raised
+            wait = _BACK_OFF_S[min(attempt, len(_BACK_OFF_S)) - 1]
+            watch.retrying(error, wait)
+            time.sleep(wait)
+
+
+class _Batches:
+    """What Spark calls for every batch, in a thread of its own."""
+
+    def __init__(self, assembly: Assembly, watch: Watch, stop: StopRequest) -> None:
+        self.assembly, self.watch, self.stop = assembly, watch, stop
+        self.failure: BaseException | None = None
+        self.active = threading.Lock()
+        self.finished = 0
+        self.held_back = False
+
+    def __call__(self, raw: DataFrame, batch_id: int) -> None:
+        if self.stop.asked:
+            self.held_back = True
+            raise HeldBack  # returning would let Spark commit a batch that was never written
+        with self.active:
+            began = time.monotonic()
+            try:
+                entry = self.assembly.process(raw, batch_id)
+            except BaseException as error:
+                self.failure = error
+                raise
+            self.finished += 1
+        self.watch.batch_done(entry, time.monotonic() - began)
+
+
+def _start(
+    spark: SparkSession, pipeline: Pipeline, home: Home, batches: Callable[[DataFrame, int], None], until_caught_up: bool
+) -> StreamingQuery:
+    writer = (
+        source.stream(spark, pipeline)
+        .writeStream.queryName(pipeline.name)
+        .foreachBatch(batches)
+        .option("checkpointLocation", str(home.spark))
+    )
+    if until_caught_up or pipeline.trigger == "available-now":
+        writer = writer.trigger(availableNow=True)
+    elif isinstance(pipeline.trigger, Every):
+        writer = writer.trigger(processingTime=f"{round(pipeline.trigger.every.total_seconds() * 1000)} milliseconds")
+    return writer.start()
+
+
+def _follow(query: StreamingQuery, batches: _Batches, stop: StopRequest) -> None:
+    """Wait for the query to end; when asked to stop, end it once the running batch is committed."""
+    try:
+        while query.isActive:
+            if stop.asked and _at_boundary(batches):
+                break
+            time.sleep(_POLL_S)
+    finally:
+        query.stop()
+    error = query.exception()
+    if error is not None and not batches.held_back:
+        raise error
+
+
+def _at_boundary(batches: _Batches) -> bool:
+    """No batch is running, and Spark has committed the last one that wrote its ledger entry."""
+    if not batches.active.acquire(blocking=False):
+        return False
+    try:
+        last, committed = batches.assembly.ledger.last(), batches.assembly.log.committed()
+        return last is None or (committed is not None and committed >= last.batch)
+    finally:
+        batches.active.release()

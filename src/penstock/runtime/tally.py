@@ -1,0 +1,76 @@
+"""Counting a batch while it is written, so that counting costs no second read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.checkpoint.ledger import TopicCount
+from penstock.errors import SinkFailed
+from penstock.transform.contract import Contract
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation
+
+# An observation is complete when the action that ran it returns. Where the table skipped the write because another
+# process had just made the same commit, it never will be.
+_PATIENCE_S = 60
+
+
+class Tally:
+    """The counts of one topic's judged rows.
+
+    With one reader of the rows they are observed on their way (no cost but the counting). With several readers the
+    rows are kept after the first one, so that Kafka is read and decoded once for all of them.
+    """
+
+    def __init__(self, contract: Contract, judged: DataFrame, shared: bool) -> None:
+        from pyspark import StorageLevel  # noqa: PLC0415
+        from pyspark.sql import Observation  # noqa: PLC0415
+
+        self._contract = contract
+        self._kept = judged.persist(StorageLevel.MEMORY_AND_DISK) if shared else None
+        self._observation = Observation()
+        self.rows = self._kept if self._kept is not None else judged.observe(self._observation, *contract.counts())
+
+    def result(self) -> TopicCount:
+        """Call after the sinks have run."""
+        if self._kept is not None:
+            row = self._kept.agg(*self._contract.counts()).first()
+            found: dict[str, Any] = row.asDict() if row else {}
+        else:
+            found = _observed(self._observation)
+        return TopicCount(
+            read=found["read"],
+            passed=found["passed"],
+            dead=sum(found[name] for name in self._contract.deadly),
+            dropped={name: found[name] for name in self._contract.dropping},
+        )
+
+    def release(self) -> None:
+        if self._kept is not None:
+            self._kept.unpersist()
+
+    @staticmethod
+    def of_rows(rows: DataFrame) -> tuple[DataFrame, Callable[[], int]]:
+        """The same rows, and a function that tells how many there were once an action has run over them."""
+        from pyspark.sql import Observation  # noqa: PLC0415
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        observation = Observation()
+        return rows.observe(observation, F.count(F.lit(1)).alias("rows")), lambda: int(_observed(observation)["rows"])
+
+
+def _observed(observation: Observation) -> dict[str, Any]:
+    found: list[dict[str, Any]] = []
+    waiter = threading.Thread(target=lambda: found.append(observation.get), daemon=True)
+    waiter.start()
+    waiter.join(_PATIENCE_S)
+    if not found:
+        raise SinkFailed(
+            "the batch was written by somebody else at the same moment",
+            cause="another process runs this pipeline on a copy of its checkpoint, or an old one is still ending",
+            next_command="stop the other process and start again: the batch will be found complete",
+        )
+    return found[0]

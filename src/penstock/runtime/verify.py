@@ -1,0 +1,255 @@
+"""`verify`: recount everything from Kafka, the ledger, the sinks and the dead letters, with readers that are not Spark.
+
+    1. the ledger is whole: batches follow each other, each begins where the last one ended
+    2. Kafka holds exactly the records the ledger says were read
+    3. every one of them is in the sink once, or is a dead letter once, or was dropped by a named rule or step
+    4. nothing is in the sink or among the dead letters that is not in Kafka
+
+A sink whose rows carry `_kafka` is proven offset by offset; another one by the row count of each batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from penstock.checkpoint.ledger import Entry, Ledger
+from penstock.checkpoint.log import OffsetRange, SparkLog
+from penstock.errors import LedgerMissing
+from penstock.kafka import admin
+from penstock.kafka.connection import client_config
+from penstock.kafka.consume import visible
+from penstock.record import KAFKA
+from penstock.route.dead_letter import DeadLetters
+from penstock.runtime import build
+from penstock.sink.contract import Sink
+from penstock.spec.model import Pipeline
+
+Partition = tuple[str, int]
+Offsets = np.ndarray[Any, np.dtype[np.int64]]
+By = dict[Partition, Offsets]
+
+_NOTHING: Offsets = np.array([], dtype=np.int64)
+_SHOWN = 10  # offsets a finding names; all of them are in the JSON facts up to _NAMED
+_NAMED = 1000
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, and where."""
+
+    kind: str
+    text: str
+    batch: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offsets: list[int] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        place = f"batch {self.batch}: " if self.batch is not None else ""
+        place += f"{self.topic}-{self.partition}: " if self.topic is not None else ""
+        shown = ", ".join(map(str, self.offsets[:_SHOWN])) + (", …" if len(self.offsets) > _SHOWN else "")
+        return f"{place}{self.text}" + (f": offsets {shown}" if self.offsets else "")
+
+
+@dataclass
+class Report:
+    pipeline: str
+    batches: int = 0
+    offsets: int = 0
+    records: int = 0
+    sinks: dict[str, int] = field(default_factory=dict)
+    dead: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    proof: dict[str, str] = field(default_factory=dict)  # sink -> "by offset" or "by count"
+    expired: list[str] = field(default_factory=list)  # ranges Kafka no longer holds: taken from the ledger
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        return not self.findings
+
+
+def verify(pipeline: Pipeline) -> Report:
+    """Needs Kafka and the tables, no engine. Raises LedgerMissing when there is nothing to verify."""
+    home = build.home(pipeline)
+    entries = list(Ledger(home.ledger).entries())
+    if not entries:
+        raise LedgerMissing(
+            f"pipeline '{pipeline.name}' has no ledger in {home.ledger}",
+            cause="it has not finished a batch yet, or the directory was removed",
+            next_command="penstock run FILE --until-caught-up",
+        )
+    report = Report(pipeline.name, batches=len(entries), offsets=sum(len(r) for e in entries for r in e.ranges))
+    query = entries[-1].query
+    _follow_on(entries, SparkLog(home.spark), report)
+    records = _in_kafka(pipeline, entries, report)
+    dead = _in_dead_letters(build.dead_letters(pipeline), query, report)
+    _same_as_read(entries, records, dead, report)
+    for name, sink in build.sinks(pipeline).items():
+        _in_sink(name, sink, entries, records, dead, report)
+    report.records = sum(e.read for e in entries)
+    report.dead = sum(e.dead for e in entries)
+    for entry in entries:
+        for count in entry.topics.values():
+            for rule, dropped in count.dropped.items():
+                report.dropped[rule] = report.dropped.get(rule, 0) + dropped
+    return report
+
+
+def _follow_on(entries: list[Entry], log: SparkLog, report: Report) -> None:
+    """Step 1. A batch the ledger skips, or a range that does not begin where the one before it ended."""
+    at: dict[Partition, int] = {}
+    for before, entry in zip([None, *entries], entries, strict=False):
+        if before is not None and entry.batch != before.batch + 1:
+            report.findings.append(Finding("ledger-gap", f"the ledger goes from batch {before.batch} to {entry.batch}"))
+        for r in entry.ranges:
+            expected = at.get((r.topic, r.partition), r.start)
+            if r.start != expected:
+                text = f"begins at offset {r.start}, the batch before ended at {expected}"
+                report.findings.append(Finding("range-gap", text, entry.batch, r.topic, r.partition))
+            at[r.topic, r.partition] = r.end
+    committed = log.committed()
+    if committed is not None and committed > entries[-1].batch:
+        text = f"Spark committed batch {committed}, the ledger ends at batch {entries[-1].batch}"
+        report.findings.append(Finding("ledger-gap", text))
+
+
+def _in_kafka(pipeline: Pipeline, entries: list[Entry], report: Report) -> By:
+    """Step 2, the recount: every committed record of the ranges the ledger covers."""
+    config = client_config(pipeline)
+    covered: dict[str, dict[int, tuple[int, int]]] = {}
+    for entry in entries:
+        for r in entry.ranges:
+            start, _ = covered.setdefault(r.topic, {}).get(r.partition, (r.start, r.end))
+            covered[r.topic][r.partition] = (start, r.end)
+    facts = admin.require_topics(config, list(covered))
+    marks = admin.watermarks(config, {t: facts[t].partitions for t in covered})
+    found: By = {}
+    for topic, ranges in covered.items():
+        offsets: dict[int, list[int]] = {p: [] for p in ranges}
+        for message in visible(config, topic, facts[topic].partitions, ranges):
+            offsets[_known(message.partition())].append(_known(message.offset()))
+        for p, (start, end) in ranges.items():
+            low, high = marks.get((topic, p), (0, 0))
+            if low > start:
+                report.expired.append(f"{topic}-{p} [{start}, {min(low, end)})")
+            if high < end:
+                text = f"the ledger covers offsets up to {end}, Kafka ends at {high}: the topic was recreated or truncated"
+                report.findings.append(Finding("vanished", text, None, topic, p))
+            found[topic, p] = np.array(offsets[p], dtype=np.int64)
+    return found
+
+
+def _known(value: int | None) -> int:
+    assert value is not None  # a record that was read has both
+    return value
+
+
+def _in_dead_letters(letters: DeadLetters, query: str, report: Report) -> By:
+    found: dict[Partition, list[int]] = {}
+    for letter in letters.read(query):
+        found.setdefault((letter.topic, letter.partition), []).append(letter.offset)
+    return _once(found, "dead-letter", report)
+
+
+def _once(found: dict[Partition, list[int]], where: str, report: Report) -> By:
+    """Sorted and unique; what stands there twice is a finding."""
+    unique: By = {}
+    for (topic, p), offsets in found.items():
+        unique[topic, p], times = np.unique(np.array(offsets, dtype=np.int64), return_counts=True)
+        twice = unique[topic, p][times > 1]
+        if len(twice):
+            report.findings.append(Finding("duplicate", f"{len(twice)} records more than once in {where}", None, topic, p, _named(twice)))
+    return unique
+
+
+def _same_as_read(entries: list[Entry], records: By, dead: By, report: Report) -> None:
+    """Step 2 and the dead-letter half of 3 and 4, batch by batch."""
+    low = {partition: int(offsets[0]) for partition, offsets in records.items() if len(offsets)}
+    for entry in entries:
+        for topic, count in entry.topics.items():
+            ranges = [r for r in entry.ranges if r.topic == topic]
+            if any(r.start < low.get((r.topic, r.partition), r.end) for r in ranges) and report.expired:
+                continue  # Kafka no longer holds all of this batch
+            there = sum(len(_within(records, r)) for r in ranges)
+            if there != count.read:
+                report.findings.append(Finding("not-as-read", f"Kafka holds {there} records, the ledger says {count.read} were read", entry.batch, topic))
+            buried = sum(len(_within(dead, r)) for r in ranges)
+            if buried != count.dead:
+                text = f"{buried} dead letters are there, the ledger says {count.dead}"
+                report.findings.append(Finding("dead-letters-differ", text, entry.batch, topic))
+    for partition, offsets in dead.items():
+        _invented(partition, offsets, records, "dead letters", report)
+
+
+def _invented(partition: Partition, offsets: Offsets, records: By, where: str, report: Report) -> None:
+    """Step 4. Offsets below the first one Kafka still holds cannot be judged."""
+    held = records.get(partition, _NOTHING)
+    if report.expired:
+        offsets = offsets[offsets >= (held[0] if len(held) else 0)]
+    strange = np.setdiff1d(offsets, held)
+    if len(strange):
+        text = f"{len(strange)} records in {where} that are not in the ranges of the ledger"
+        report.findings.append(Finding("invented", text, None, *partition, _named(strange)))
+
+
+def _in_sink(name: str, sink: Sink, entries: list[Entry], records: By, dead: By, report: Report) -> None:
+    """Steps 3 and 4 for one sink."""
+    positions = sink.positions(KAFKA)
+    report.sinks[name] = sum(e.sinks[name].written for e in entries if name in e.sinks)
+    if positions is None or any(e.sinks[name].dropped is None for e in entries if name in e.sinks):
+        report.proof[name] = "by count"
+        _by_count(name, sink, entries, report)
+        return
+    report.proof[name] = "by offset"
+    held = _once(positions, f"sink '{name}'", report)
+    for partition, offsets in held.items():
+        _invented(partition, offsets, records, f"sink '{name}'", report)
+        both = np.intersect1d(offsets, dead.get(partition, _NOTHING))
+        if len(both):
+            report.findings.append(Finding("both", f"{len(both)} records in sink '{name}' and among the dead letters", None, *partition, _named(both)))
+    for entry in entries:
+        _batch_in_sink(name, entry, records, dead, held, report)
+
+
+def _batch_in_sink(name: str, entry: Entry, records: By, dead: By, held: By, report: Report) -> None:
+    count = entry.sinks.get(name)
+    if count is None:
+        return
+    written = sum(len(_within(held, r)) for r in entry.ranges)
+    by_rule = sum(n for t in entry.topics.values() for n in t.dropped.values())
+    dropped = by_rule + (count.dropped or 0)
+    report.dropped[f"before {name}"] = report.dropped.get(f"before {name}", 0) + (count.dropped or 0)
+    if written == count.written:
+        return
+    # The batch is wrong. Without drops every offset that is nowhere is lost; with drops it is lost or dropped.
+    text = f"sink '{name}' holds {written} records, the ledger says {count.written}"
+    report.findings.append(Finding("sink-differs", text, entry.batch))
+    for r in entry.ranges:
+        nowhere = np.setdiff1d(np.setdiff1d(_within(records, r), _within(held, r)), _within(dead, r))
+        if len(nowhere) and written < count.written:
+            kind = f"{len(nowhere)} records are nowhere" + (f" ({dropped} of this batch were dropped by name)" if dropped else "")
+            report.findings.append(Finding("lost", kind, entry.batch, r.topic, r.partition, _named(nowhere)))
+
+
+def _by_count(name: str, sink: Sink, entries: list[Entry], report: Report) -> None:
+    there = sink.rows_by_batch(entries[-1].query)
+    for entry in entries:
+        count = entry.sinks.get(name)
+        if count is not None and there.get(entry.batch, 0) != count.written:
+            text = f"sink '{name}' holds {there.get(entry.batch, 0)} rows, the ledger says {count.written}"
+            report.findings.append(Finding("sink-differs", text, entry.batch))
+
+
+def _within(by: By, r: OffsetRange) -> Offsets:
+    offsets = by.get((r.topic, r.partition), _NOTHING)
+    first, end = np.searchsorted(offsets, [r.start, r.end])
+    return offsets[first:end]
+
+
+def _named(offsets: Iterable[int]) -> list[int]:
+    return [int(o) for o in list(offsets)[:_NAMED]]

@@ -1,0 +1,150 @@
+"""Delta, append: a batch is one Delta commit that carries an application transaction.
+
+1. Spark writes Parquet files into the table's directory; no reader sees them.
+2. The commit adds the files and records `txn(appId, version = batch id)` in one atomic step.
+3. A replay finds that transaction and adds nothing; Delta itself also refuses a second commit with it.
+
+The commit's user metadata names pipeline, sink, query and batch, so that the row count of a batch can be read back
+from the table by anybody, also by a reader that is not Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import NotWritable, SinkFailed, TableOfAnotherQuery
+from penstock.record import Batch
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame
+
+_RECENT = 10  # commits: a batch just written is the newest one, unless somebody else writes to the table too
+
+
+@dataclass(frozen=True)
+class DeltaSink:
+    name: str
+    path: Path
+    partition_by: tuple[str, ...] = ()
+    guarantee: str = "exactly-once: one Delta commit per batch, identified by application id and version"
+
+    def prepare(self, batch: Batch, accepted: frozenset[str]) -> None:
+        place = self.path if self.path.exists() else next(p for p in self.path.parents if p.exists())
+        if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+            raise NotWritable(
+                f"sink '{self.name}' cannot write to {self.path}",
+                cause=f"{place} is not a directory this user can write to",
+                next_command=f"make {place} writable, or change the path of sink '{self.name}'",
+            )
+        table = self.table()
+        if table is None or table.transaction_version(self._application(batch)) is not None:
+            return
+        others = {m["query"] for m in self._commits(table) if m["pipeline"] == batch.pipeline and m["query"] != batch.query}
+        if others and TableOfAnotherQuery.code not in accepted:
+            raise TableOfAnotherQuery(
+                f"the table of sink '{self.name}' holds rows that pipeline '{batch.pipeline}' wrote under another checkpoint",
+                cause=f"the checkpoint is new, but {self.path} has batches of query {', '.join(sorted(others))}: "
+                "reading from the start again would write those records a second time",
+                next_command="restore the old checkpoint directory; or, if the rows are to stay and new ones to follow: "
+                f"penstock run FILE --accept {TableOfAnotherQuery.code}",
+            )
+
+    def written(self, batch: Batch) -> int | None:
+        table = self.table()
+        version = table.transaction_version(self._application(batch)) if table else None
+        if table is None or version is None or version < batch.id:
+            return None
+        return self._rows_of(table, batch)
+
+    def write(self, batch: Batch, rows: DataFrame) -> int:
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+
+        writer = (
+            rows.write.format("delta")
+            .mode("append")
+            .option("txnAppId", self._application(batch))
+            .option("txnVersion", batch.id)
+            .option("userMetadata", json.dumps({**self._mark(batch), "batch": batch.id}))
+        )
+        if self.partition_by:
+            writer = writer.partitionBy(*self.partition_by)
+        try:
+            writer.save(str(self.path))
+        except PySparkException as error:
+            if error.getCondition() is None:  # the engine failed, not the table: let the caller look at the cause
+                raise
+            raise SinkFailed(
+                f"sink '{self.name}' refused batch {batch.id}",
+                cause=str(error).split("\n")[0],
+                next_command=f"compare the columns of view and table {self.path}",
+            ) from error
+        table = self.table()
+        if table is None:
+            raise SinkFailed(f"sink '{self.name}' has no table at {self.path} after batch {batch.id}")
+        return self._rows_of(table, batch)
+
+    def table(self) -> DeltaTable | None:
+        """The table as a reader that is not Spark sees it."""
+        from deltalake import DeltaTable  # noqa: PLC0415
+
+        return DeltaTable(str(self.path)) if (self.path / "_delta_log").is_dir() else None
+
+    def positions(self, column: str) -> dict[tuple[str, int], list[int]] | None:
+        import pyarrow.dataset as ds  # noqa: PLC0415
+
+        table = self.table()
+        if table is None:
+            return {}
+        dataset = table.to_pyarrow_dataset()
+        if column not in dataset.schema.names:
+            return None
+        wanted = {name: ds.field(column, name) for name in ("topic", "partition", "offset")}
+        found: dict[tuple[str, int], list[int]] = {}
+        for batch in dataset.to_batches(columns=wanted):
+            topics, partitions, offsets = (batch.column(i).to_pylist() for i in range(3))
+            for topic, partition, offset in zip(topics, partitions, offsets, strict=True):
+                found.setdefault((topic, partition), []).append(offset)
+        return found
+
+    def rows_by_batch(self, query: str) -> dict[int, int]:
+        """Rows the table's own log says each batch of `query` has. For `verify`."""
+        table = self.table()
+        found: dict[int, int] = {}
+        for mark in self._commits(table) if table else []:
+            if mark["query"] == query:
+                found[mark["batch"]] = found.get(mark["batch"], 0) + mark["rows"]
+        return found
+
+    def _rows_of(self, table: DeltaTable, batch: Batch) -> int:
+        for limit in (_RECENT, None):
+            for mark in self._commits(table, limit):
+                if mark["query"] == batch.query and mark["batch"] == batch.id:
+                    return int(mark["rows"])
+        raise SinkFailed(
+            f"the log of table {self.path} no longer says how many rows batch {batch.id} has",
+            cause="its commit was cleaned out of the Delta log",
+            next_command="penstock verify FILE",
+        )
+
+    def _commits(self, table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]:
+        """Our commits, newest first: pipeline, query, batch, rows."""
+        found = []
+        for commit in table.history(limit):
+            try:
+                mark = json.loads(commit.get("userMetadata") or "{}")
+            except ValueError:
+                continue
+            if mark.get("penstock") == self.name:
+                found.append({**mark, "rows": int(commit["operationMetrics"]["numOutputRows"])})
+        return found
+
+    def _mark(self, batch: Batch) -> dict[str, str]:
+        return {"penstock": self.name, "pipeline": batch.pipeline, "query": batch.query}
+
+    def _application(self, batch: Batch) -> str:
+        return f"penstock.{batch.pipeline}.{batch.query}.{self.name}"

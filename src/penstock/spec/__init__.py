@@ -1,0 +1,1 @@
+"""The spec: model, loading, checking and reference. Needs no engine and no Kafka client."""

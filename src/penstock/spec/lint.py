@@ -1,0 +1,109 @@
+"""What a model cannot see: secrets written out, broken or unset references, settings without effect.
+
+`load` calls `lint` with the plain data of a spec, also when the model has already found mistakes in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path as Directory
+from typing import Any
+
+from penstock.spec import references, secrets
+from penstock.spec.lines import Document
+from penstock.spec.mistake import Mistake, Path, dotted, near
+
+# In SQL `${` can be Spark's own substitution or part of a regular expression: only references count there.
+_SQL = ("sql", "rule")
+_ONLY = "secrets only as ${env:NAME} or ${file:path}"
+
+
+def lint(document: Document, base: Directory) -> Iterator[Mistake]:
+    yield from _references(document, base)
+    yield from _secrets(document)
+    yield from _without_effect(document)
+
+
+def _references(document: Document, base: Directory) -> Iterator[Mistake]:
+    for path, value in _scalars(document.data):
+        if not isinstance(value, str) or "$" not in value:
+            continue
+        if path[-1:] not in [(key,) for key in _SQL]:
+            for written, hint in references.broken(value):
+                yield _at(document, path, "bad-reference", f"'{written}' is not a reference", hint)
+        for reference in references.find(value):
+            if why := references.missing(reference, base):
+                mistake = _at(
+                    document, path, "reference-unset", f"{why}, so {reference} has no value here yet"
+                )
+                yield dataclasses.replace(mistake, level="warning")
+
+
+def _secrets(document: Document) -> Iterator[Mistake]:
+    for path, value in _scalars(document.data):
+        free = path[:2] == ("spark", "conf") or (path[:2] == ("kafka", "topics") and "config" in path[3:4])
+        key = str(path[-1]) if path else ""
+        if free and key.lower().endswith("sasl.jaas.config"):
+            message = f"'{key}' is refused: Penstock builds it from mechanism, user and secret"
+            yield _at(document, path, "literal-secret", message)
+        elif free and secrets.is_secret(path) and not isinstance(value, bool | None) and not _refers(value):
+            yield _at(document, path, "literal-secret", f"'{key}' holds a literal secret", _ONLY)
+        elif isinstance(value, str) and path[-1:] not in [(k,) for k in _SQL] and secrets.shows_secret(value):
+            yield _at(document, path, "literal-secret", "the text holds a literal secret", _ONLY)
+
+
+def _without_effect(document: Document) -> Iterator[Mistake]:
+    data = document.data
+    target = ("rate", "target_batch")
+    if _get(data, target) is not None:
+        message = "has no effect in this release: every batch reads up to max_offsets"
+        yield dataclasses.replace(_at(document, target, "no-effect", message), level="warning")
+    settings, read = _get(data, ("kafka", "topics")), _get(data, ("source", "topics"))
+    if not isinstance(settings, dict) or not isinstance(read, dict):
+        return
+    pattern = _get(data, ("dead_letters", "kafka", "topic"))
+    pattern = pattern if isinstance(pattern, str) else "{topic}.DLT"
+    used = [*read, *(pattern.replace("{topic}", topic) for topic in read)]
+    for topic in settings:
+        if topic not in used:
+            path = ("kafka", "topics", topic)
+            spot = document.key_spot(path)
+            message = f"the pipeline neither reads nor writes topic '{topic}'"
+            hint = near(topic, used)
+            yield Mistake(
+                document.file,
+                spot.line,
+                spot.column,
+                dotted(path),
+                "no-effect",
+                message,
+                hint,
+                level="warning",
+            )
+
+
+def _refers(value: Any) -> bool:
+    return isinstance(value, str) and bool(references.find(value))
+
+
+def _at(document: Document, path: Path, code: str, message: str, hint: str | None = None) -> Mistake:
+    spot = document.value_spot(path)
+    return Mistake(document.file, spot.line, spot.column, dotted(path), code, message, hint)
+
+
+def _get(data: Any, path: Path) -> Any:
+    for step in path:
+        data = data.get(step) if isinstance(data, dict) else None
+    return data
+
+
+def _scalars(data: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from _scalars(value, (*path, key))
+    elif isinstance(data, list):
+        for i, value in enumerate(data):
+            yield from _scalars(value, (*path, i))
+    else:
+        yield path, data

@@ -1,0 +1,172 @@
+"""A YAML file into a Pipeline, or into every mistake that is in it.
+
+`read` never raises and is what `penstock check` calls; `load` raises and is what every other command calls.
+Neither starts anything, neither resolves a reference, and the pipeline keeps schema paths as written:
+`schema_of` opens them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from penstock.errors import BadArgument, ReferenceMissing, SpecInvalid, SpecUnreadable
+from penstock.spec import explain, lines, loose, references
+from penstock.spec.fields import Schema
+from penstock.spec.lines import Document
+from penstock.spec.lint import lint
+from penstock.spec.mistake import Mistake, dotted
+from penstock.spec.model import Pipeline, reserved_in
+
+__all__ = ["Mistake", "load", "read", "schema_of"]
+
+_Part = TypeVar("_Part", bound=BaseModel)
+
+
+def load(path: str | Path) -> Pipeline:
+    """The pipeline in a file, with its relative paths starting at the file's directory.
+
+    Raises SpecUnreadable when there is no text to read, and SpecInvalid with all mistakes as facts. Warnings
+    pass.
+    """
+    path = Path(path)
+    text = _text(path)
+    pipeline, mistakes = _read(text, path)
+    if pipeline is None:
+        raise _invalid(path, mistakes, f"penstock check {path}")
+    return pipeline
+
+
+def read(path: str | Path) -> tuple[Pipeline | None, list[Mistake]]:
+    """The pipeline and its warnings, or None and its mistakes in the order of the lines."""
+    path = Path(path)
+    try:
+        text = _text(path)
+    except SpecUnreadable as error:
+        return None, [Mistake(str(path), 1, 1, "", error.code, f"the file cannot be read: {error.cause}")]
+    return _read(text, path)
+
+
+def schema_of(pipeline: Pipeline, topic: str) -> Schema:
+    """The schema of a topic, read from its file when the spec names one.
+
+    Called when a pipeline is planned or started, for pipelines from YAML and from Python alike. Raises
+    SpecUnreadable or SpecInvalid for the schema file as `load` does for a spec.
+    """
+    if topic not in pipeline.source.topics:
+        known = ", ".join(pipeline.source.topics)
+        raise BadArgument(f"the pipeline reads no topic '{topic}'", cause=f"it reads: {known}")
+    written = pipeline.source.topics[topic].value.schema_
+    if isinstance(written, Schema):
+        return written
+    path = pipeline.base / references.resolve(written, pipeline.base)
+    schema, mistakes = _schema(_text(path), path)
+    if schema is None:
+        raise _invalid(path, mistakes, None)
+    return schema
+
+
+def _read(text: str, path: Path) -> tuple[Pipeline | None, list[Mistake]]:
+    document = lines.parse(text, str(path))
+    pipeline, found = _validated(Pipeline, document)
+    if document.data is not None:
+        found += lint(document, path.parent)
+        found += _schema_files(document, path.parent)
+    found.sort(
+        key=lambda mistake: (mistake.file != document.file, mistake.file, mistake.line, mistake.column)
+    )
+    if pipeline is None or any(mistake.level == "error" for mistake in found):
+        return None, found
+    return pipeline.at(path.absolute().parent), found
+
+
+def _schema(text: str, path: Path) -> tuple[Schema | None, list[Mistake]]:
+    document = lines.parse(text, str(path))
+    schema, found = _validated(Schema, document)
+    for name in reserved_in(schema) if schema else ():
+        spot = document.key_spot(("fields", name))
+        message = f"'{name}' is Penstock's own column"
+        found.append(Mistake(str(path), spot.line, spot.column, dotted(("fields", name)), "names", message))
+    return (None if found else schema), found
+
+
+def _schema_files(document: Document, base: Path) -> list[Mistake]:
+    """The mistakes of the schema files a spec names; a missing file is a mistake of the spec."""
+    found: dict[str, list[Mistake]] = {}
+    for path, written in _schema_paths(document.data):
+        try:
+            file = base / references.resolve(written, base)
+            found.setdefault(str(file), _schema(_text(file), file)[1])
+        except SpecUnreadable as error:
+            spot = document.value_spot(path)
+            message = f"the schema file '{written}' cannot be read: {error.cause}"
+            missing = Mistake(
+                document.file, spot.line, spot.column, dotted(path), "schema-unreadable", message
+            )
+            found[dotted(path)] = [missing]
+        except (ReferenceMissing, SpecInvalid):
+            continue  # lint has said so
+    return [mistake for mistakes in found.values() for mistake in mistakes]
+
+
+def _schema_paths(data: Any) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The schema paths in data that may have mistakes anywhere else."""
+    topics = data.get("source") if isinstance(data, dict) else None
+    topics = topics.get("topics") if isinstance(topics, dict) else None
+    for name, topic in topics.items() if isinstance(topics, dict) else ():
+        value = topic.get("value") if isinstance(topic, dict) else None
+        written = value.get("schema") if isinstance(value, dict) else None
+        if isinstance(written, str):
+            yield ("source", "topics", name, "value", "schema"), written
+
+
+def _validated(root: type[_Part], document: Document) -> tuple[_Part | None, list[Mistake]]:
+    """The data as a model.
+
+    Strict: a quoted number is not a number, `yes` is not true, in YAML as in the JSON Schema.
+    """
+    found = document.mistakes
+    data = document.data
+    if data is None:
+        return None, found
+    if not isinstance(data, dict):
+        document.add(
+            "wrong-type", (), f"expected a mapping with {', '.join(root.model_fields)} at the top of the file"
+        )
+        return None, found
+    try:
+        part = root.model_validate(data, strict=True, by_alias=True, by_name=False)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        found += explain.mistakes(errors, document, root)
+        if root is Pipeline and not any("mistakes" in each.get("ctx", {}) for each in errors):
+            found += explain.cross_mistakes(loose.cross_mistakes(data), document)
+        return None, found
+    return (None if found else part), found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        cause = f"it is not UTF-8 text: byte 0x{error.object[error.start]:02x} on line {line}"
+    except OSError as error:
+        cause = (error.strerror or type(error).__name__).lower()
+    except ValueError:
+        cause = "it is not a path"
+    raise SpecUnreadable(f"{path} cannot be read", cause=cause, next_command=f"ls -l {path}")
+
+
+def _invalid(path: Path, mistakes: list[Mistake], next_command: str | None) -> SpecInvalid:
+    errors = [mistake for mistake in mistakes if mistake.level == "error"]
+    count = "a mistake" if len(errors) == 1 else f"{len(errors)} mistakes"
+    return SpecInvalid(
+        f"{path} has {count}",
+        cause="\n         ".join(map(str, errors)),
+        next_command=next_command,
+        facts={"mistakes": [mistake.as_dict() for mistake in errors]},
+    )

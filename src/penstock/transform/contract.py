@@ -1,0 +1,108 @@
+"""Contracts: every decoded record gets a verdict, the name of the first rule it broke, or none.
+
+A record that did not decode has the verdict `!decode`, a null value that the spec drops `!tombstone`; the exclamation
+mark keeps them apart from the rules, whose names begin with a letter.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from penstock import record
+from penstock.errors import StepFailed
+from penstock.spec.model import Rule
+from penstock.spec.types import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+DECODE = "!decode"
+TOMBSTONE = "!tombstone"
+STOP_MARK = "penstock rule-stopped"  # begins the engine's error text when a `stop` rule is broken
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The rules of one view, and how many records each of them took."""
+
+    view: str
+    rules: tuple[Rule, ...]
+    drop_tombstones: bool = False
+
+    @property
+    def deadly(self) -> list[str]:
+        return [DECODE, *(r.name for r in self.rules if r.otherwise == "dead-letter")]
+
+    @property
+    def dropping(self) -> list[str]:
+        return [*([TOMBSTONE] if self.drop_tombstones else []), *(r.name for r in self.rules if r.otherwise == "drop")]
+
+    def judged(self, decoded: DataFrame) -> DataFrame:
+        """The same rows with the verdict in `_rule`: null for a record that passes."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        error = F.col(record.ERROR)
+        verdict = F.when(error.isNotNull(), F.lit(DECODE))
+        if self.drop_tombstones:
+            tombstone = error["class"] == record.NULL_VALUE
+            verdict = F.when(tombstone, F.lit(TOMBSTONE)).when(error.isNotNull(), F.lit(DECODE))
+        for rule in self.rules:
+            broken = ~F.coalesce(F.expr(f"({rule.rule})"), F.lit(False))
+            if rule.otherwise == "stop":
+                said = F.concat(F.lit(f"{STOP_MARK} {self.view}.{rule.name}: "), self._seen(rule, decoded), _position())
+                verdict = verdict.when(broken, F.raise_error(said).cast("string"))
+            else:
+                verdict = verdict.when(broken, F.lit(rule.name))
+        try:
+            return decoded.withColumn(record.RULE, verdict)
+        except Exception as error_:
+            raise StepFailed(
+                f"a rule of contract '{self.view}' is not valid SQL over its fields", cause=str(error_).split("\n")[0]
+            ) from None
+
+    def counts(self) -> list[Column]:
+        """Aggregates over judged rows: `read`, `passed`, and one per verdict, in the order of `verdicts`."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        verdict = F.col(record.RULE)
+        return [
+            F.count(F.lit(1)).alias("read"),
+            F.count_if(verdict.isNull()).alias("passed"),
+            *(F.count_if(verdict == name).alias(name) for name in (*self.deadly, *self.dropping)),
+        ]
+
+    def reason(self, judged: DataFrame) -> tuple[Column, Column, Column]:
+        """Stage, error class and reason of a dead row."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        error, verdict = F.col(record.ERROR), F.col(record.RULE)
+        seen = {r.name: F.concat(F.lit(f"{r.name}: not true: {r.rule}"), self._seen(r, judged)) for r in self.rules}
+        none = F.lit(None).cast("string")
+        broken = reduce(lambda c, item: F.when(verdict == item[0], item[1]).otherwise(c), seen.items(), none)
+        return (
+            F.when(error.isNotNull(), F.lit(record.DECODE)).otherwise(F.lit(record.CONTRACT)),
+            F.coalesce(error["class"], F.lit(record.BROKEN_RULE)),
+            F.coalesce(error["reason"], broken),
+        )
+
+    def _seen(self, rule: Rule, rows: DataFrame) -> Column:
+        """The values of the fields a rule speaks of: `; amount = -5.00`."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", rule.rule))
+        names = [name for name in rows.columns if name in words and name not in (record.KAFKA, record.ERROR)]
+        parts = [
+            F.concat(F.lit(f"; {name} = "), F.substring(F.coalesce(F.col(quoted(name)).cast("string"), F.lit("null")), 1, 80))
+            for name in names
+        ]
+        return F.concat(*parts) if parts else F.lit("")
+
+
+def _position() -> Column:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    at = F.col(record.KAFKA)
+    return F.concat(F.lit(" at "), at["topic"], F.lit("-"), at["partition"].cast("string"), F.lit(" offset "), at["offset"].cast("string"))

@@ -1,0 +1,48 @@
+"""SQL steps: views feed views. Run once per batch over the batch's rows, and once before the start over no rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from penstock.errors import StepFailed
+from penstock.spec.model import Step
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# Plans made of these nodes give at most one row for each row they read, so what is missing was filtered.
+_ROW_FOR_ROW = {"Project", "Filter", "SubqueryAlias", "View", "LocalRelation", "LogicalRDD", "CollectMetrics", "Sort"}
+
+
+def views(sources: dict[str, DataFrame], steps: Iterable[Step]) -> dict[str, DataFrame]:
+    """Every view by name: the sources, then the steps in order. Raises StepFailed naming the step."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    made = dict(sources)
+    for name, rows in sources.items():
+        rows.createOrReplaceTempView(name)
+    for step in steps:
+        spark = next(iter(sources.values())).sparkSession
+        try:
+            made[step.view] = spark.sql(step.sql)
+            made[step.view].createOrReplaceTempView(step.view)
+        except PySparkException as error:
+            raise StepFailed(
+                f"step '{step.view}' is not a query over the views before it",
+                cause=str(error).split("\n")[0],
+                next_command=f"correct the SQL of view '{step.view}' in the spec",
+                facts={"view": step.view},
+            ) from None
+    return made
+
+
+def row_for_row(rows: DataFrame, source: DataFrame) -> bool:
+    """Whether `rows` is `source` with rows left out: then what was left out can be counted, record by record."""
+    plan = rows._jdf.queryExecution().analyzed()
+    target = source._jdf.queryExecution().analyzed()
+    while not plan.sameResult(target):
+        if plan.nodeName() not in _ROW_FOR_ROW or plan.children().size() != 1:
+            return False
+        plan = plan.children().apply(0)
+    return True

@@ -1,0 +1,276 @@
+"""`penstock up`, `down` and `ps` on real brokers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.errors import AlreadyRunning, BadArgument, ServerFailed
+from penstock.local import layout as layouts
+from penstock.local.broker import Cluster
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    """A state directory; whatever a test leaves running there is killed, and reported as its failure."""
+    path = tmp_path / "local"
+    yield path
+    left = processes_of(path)
+    for process in left:
+        process.kill()
+    assert left == []
+
+
+def processes_of(directory: Path) -> list[psutil.Process]:
+    """Every process on this machine that was started for this directory, known to the product or not."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()  # empty for a zombie
+            if words and Path(words[0]).name == "java" and any(str(directory) in word for word in words):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def penstock(*arguments: str, directory: Path) -> subprocess.Popen[str]:
+    executable = shutil.which("penstock", path=str(Path(sys.executable).parent))
+    assert executable
+    return subprocess.Popen(
+        [executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PENSTOCK_LOCAL": str(directory)},
+    )
+
+
+def finished(child: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = child.communicate(timeout=120)
+    return child.returncode, out, err
+
+
+def make_topic(bootstrap: str, name: str, replication: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    [future] = admin.create_topics([NewTopic(name, 1, replication)]).values()
+    future.result(30)
+
+
+def write(bootstrap: str, topic: str, value: bytes) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 30_000})
+    failed: list[object] = []
+    producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error) if error else None)
+    assert producer.flush(30) == 0
+    assert failed == []
+
+
+def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"read-{time.time_ns()}",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([topic])
+    values: list[bytes] = []
+    deadline = time.monotonic() + 30
+    while len(values) < count and time.monotonic() < deadline:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            values.append(message.value())
+    consumer.close()
+    return values
+
+
+def test_records_topics_and_bootstrap_survive_down_and_up(directory: Path) -> None:
+    status, out, err = finished(penstock("up", "--json", directory=directory))
+    assert status == 0, err
+    bootstrap = json.loads(out)["bootstrap"]
+    assert AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics == {}
+    make_topic(bootstrap, "kept", 1)
+    write(bootstrap, "kept", b"before")
+
+    status, out, _ = finished(penstock("up", directory=directory))
+    assert status == 0
+    assert out.splitlines() == [
+        f"Kafka was already up: {bootstrap}",
+        f"export KAFKA_BOOTSTRAP={bootstrap}",
+    ]
+    with pytest.raises(BadArgument):
+        Cluster(directory, brokers=3).up()
+
+    status, out, _ = finished(penstock("down", directory=directory))
+    assert (status, out) == (0, "stopped broker-1\n")
+    assert processes_of(directory) == []
+
+    cluster = Cluster(directory)
+    try:
+        assert cluster.up() == bootstrap
+        write(bootstrap, "kept", b"after")
+        # A killed broker comes back with what it had acknowledged.
+        cluster.kill(1)
+        assert [server.state for server in cluster.status()] == ["down"]
+        cluster.start(1)
+        with pytest.raises(AlreadyRunning):
+            cluster.start(1)
+        assert read(bootstrap, "kept", 2) == [b"before", b"after"]
+    finally:
+        cluster.down()
+    assert "Kafka Server started" in (directory / "logs" / "broker-1.log").read_text()
+
+
+def test_broker_listens_on_the_loopback_address_only(directory: Path) -> None:
+    cluster = Cluster(directory)
+    try:
+        cluster.up()
+        [broker] = cluster.status()
+        listening = [
+            connection.laddr.ip.removeprefix("::ffff:")
+            for connection in psutil.Process(broker.pid).net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+        assert set(listening) == {"127.0.0.1"}
+        assert cluster.down(wipe=True) == ["broker-1"]
+        assert not directory.exists()
+        assert cluster.status() == []
+        assert cluster.down() == []
+    finally:
+        cluster.down()
+
+
+def remember(directory: Path) -> layouts.Broker:
+    """What an earlier `up` leaves: a layout with one broker, which does not run."""
+    layout = layouts.decide(None, 1, None)
+    (directory / "broker-1").mkdir(parents=True)
+    layout.save(directory)
+    return layout.brokers[0]
+
+
+def test_pid_file_of_a_process_that_is_gone_or_is_somebody_else_is_ignored(directory: Path) -> None:
+    bystander = subprocess.Popen(["sleep", "600"])
+    cluster = Cluster(directory)
+    broker = remember(directory)
+    noted = directory / "broker-1" / "pid.json"
+    try:
+        noted.write_text(json.dumps({"pid": bystander.pid, "created": time.time() - 3600}))
+        assert [server.state for server in cluster.status()] == ["down"]
+        assert cluster.down() == []
+        noted.write_text(json.dumps({"pid": bystander.pid, "created": time.time() - 3600}))
+        assert cluster.up() == broker.address
+        assert cluster.down() == ["broker-1"]
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+        cluster.down()
+
+
+def test_port_that_was_asked_for_and_is_taken_is_an_error_and_starts_nothing(directory: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, _, err = finished(penstock("up", "--port", str(port), directory=directory))
+    assert status == ServerFailed.exit_status
+    assert f"error[server-failed]: port {port} is in use" in err
+    assert processes_of(directory) == []
+
+
+def test_remembered_port_that_was_taken_meanwhile_is_replaced(directory: Path) -> None:
+    before = remember(directory)
+    cluster = Cluster(directory)
+    try:
+        with socket.create_server(("127.0.0.1", before.port)):
+            after = cluster.up()
+        assert after != before.address
+        assert cluster.bootstrap == after
+    finally:
+        cluster.down()
+
+
+def test_broker_that_ends_while_starting_shows_the_end_of_its_log(directory: Path) -> None:
+    remember(directory)
+    # Formatted once, and then somebody deleted the data.
+    (directory / "broker-1" / "formatted").write_text("")
+    with pytest.raises(ServerFailed) as raised:
+        Cluster(directory).up()
+    assert "ended while it was starting" in raised.value.what
+    assert "meta.properties" in (raised.value.cause or "")
+    assert processes_of(directory) == []
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("moment", ["formatting", "starting"])
+def test_signal_while_starting_leaves_nothing_running(
+    directory: Path, signum: signal.Signals, moment: str
+) -> None:
+    child = penstock("up", directory=directory)
+    word = {"formatting": "kafka.tools.StorageTool", "starting": "kafka.Kafka"}[moment]
+    deadline = time.monotonic() + 60
+    while not any(word in process.cmdline() for process in processes_of(directory)):
+        assert child.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    child.send_signal(signum)
+    status, _, _ = finished(child)
+    assert status != 0
+    assert processes_of(directory) == []
+    assert {server.state for server in Cluster(directory).status()} == {"down"}
+
+
+def test_killed_up_can_be_cleaned_up_by_down(directory: Path) -> None:
+    child = penstock("up", directory=directory)
+    deadline = time.monotonic() + 60
+    while not (directory / "broker-1" / "pid.json").exists():
+        assert child.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    child.kill()
+    child.communicate()
+    assert len(processes_of(directory)) == 1
+    assert Cluster(directory).down() == ["broker-1"]
+
+
+def test_three_brokers_go_on_without_one_and_ps_shows_it(directory: Path) -> None:
+    cluster = Cluster(directory, brokers=3)
+    try:
+        bootstrap = cluster.up()
+        assert len(bootstrap.split(",")) == 3
+        make_topic(bootstrap, "copied", 3)
+        write(bootstrap, "copied", b"all three")
+        cluster.kill(2)
+        status, out, _ = finished(penstock("ps", "--json", directory=directory))
+        assert status == 0
+        assert [server["state"] for server in json.loads(out)["servers"]] == ["up", "down", "up"]
+        write(bootstrap, "copied", b"two of three")
+
+        cluster.pause(3)
+        assert [server.state for server in cluster.status()] == ["up", "down", "paused"]
+        cluster.resume(3)
+        # `up` on a cluster that is half there starts the missing half, where it was.
+        assert cluster.up() == bootstrap
+        assert [server.state for server in cluster.status()] == ["up", "up", "up"]
+        assert read(bootstrap, "copied", 2) == [b"all three", b"two of three"]
+    finally:
+        cluster.down()
+    assert [server.state for server in cluster.status()] == ["down", "down", "down"]
+
+
+@pytest.mark.parametrize(("brokers", "port"), [(2, None), (None, 80), (None, 70_000)])
+def test_impossible_wishes_are_bad_arguments(directory: Path, brokers: int | None, port: int | None) -> None:
+    with pytest.raises(BadArgument):
+        Cluster(directory, brokers=brokers, port=port).up()
+    assert not (directory / "cluster.json").exists()

@@ -1,0 +1,312 @@
+"""Every mistake has its line, its path, its code and what is allowed instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from penstock.spec.load import load, read, schema_of
+from penstock.spec.mistake import Mistake
+
+Write = Callable[..., Path]
+
+GOOD = """\
+penstock: 1
+name: payments
+kafka:
+  bootstrap: localhost:9092
+source:
+  topics:
+    payments:
+      value:
+        format: json
+        schema: {fields: {amount: double}}
+transform:
+  - view: settled
+    sql: select * from payments
+sinks:
+  lake:
+    from: settled
+    delta: {path: lake/payments}
+"""
+
+
+def short(mistakes: list[Mistake]) -> list[tuple[int, str, str]]:
+    return [(m.line, m.path, m.code) for m in mistakes]
+
+
+VALUE = "source.topics.payments.value"
+
+
+class Bad(NamedTuple):
+    """`old` in GOOD replaced by `new`, and the one mistake that must come of it."""
+
+    old: str
+    new: str
+    line: int
+    path: str
+    code: str
+    text: str
+
+
+BAD = [
+    Bad("sinks:", "sinkz:", 14, "sinkz", "unknown-key", "did you mean 'sinks'?"),
+    Bad("bootstrap:", "zzz: 1\n  bootstrap:", 4, "kafka.zzz", "unknown-key", "allowed: bootstrap, topics"),
+    Bad("format: json", "format: jsonn", 9, VALUE + ".format", "not-allowed", "mean 'json'?"),
+    Bad("        format: json\n", "", 8, VALUE + ".format", "missing-key", "'format' is missing"),
+    Bad("from: settled", "from: setled", 16, "sinks.lake.from", "names", "did you mean 'settled'?"),
+    Bad("name: payments", "name: Payments", 2, "name", "bad-name", "lower case letters"),
+    Bad("name: payments", "name: 007", 2, "name", "wrong-type", 'write "007" in quotes'),
+    Bad("name: payments", "name:", 2, "name", "wrong-type", "found nothing"),
+    Bad("penstock: 1", "penstock: 2", 1, "penstock", "wrong-type", "expected '1', found the number 2"),
+    Bad("localhost:9092", "[a, b]", 4, "kafka.bootstrap", "wrong-type", "expected text, found a list"),
+    Bad(
+        "transform:\n",
+        "transform:\n  - {sql: select 1}\n",
+        12,
+        "transform[0].view",
+        "missing-key",
+        "'view' is missing",
+    ),
+    Bad("amount: double", "amount: dubble", 10, VALUE + ".schema.fields.amount", "bad-type", "mean 'double'"),
+    Bad("{amount: double}", "[]", 10, VALUE + ".schema.fields", "wrong-type", "expected a mapping"),
+    Bad(
+        "{fields: {amount: double}}",
+        "[1]",
+        10,
+        VALUE + ".schema",
+        "wrong-type",
+        "text or a mapping with 'fields'",
+    ),
+    Bad("{fields: {amount: double}}", "{}", 10, VALUE + ".schema.fields", "missing-key", "missing"),
+    Bad(
+        "{fields: {amount: double}}", "nope.yaml", 10, VALUE + ".schema", "schema-unreadable", "no such file"
+    ),
+    Bad(
+        "amount: double",
+        "a: {type: decimal(12,2)}",
+        10,
+        VALUE + ".schema.fields.a.2)",
+        "unknown-key",
+        "quote it",
+    ),
+    Bad("amount: double", "_Kafka: int", 10, VALUE + ".schema.fields._Kafka", "names", "own column"),
+    Bad("sinks:", "trigger: continous\nsinks:", 14, "trigger", "not-allowed", "did you mean 'continuous'?"),
+    Bad(
+        "sinks:",
+        "trigger: 5\nsinks:",
+        14,
+        "trigger",
+        "wrong-type",
+        "'available-now' or a mapping with 'every'",
+    ),
+    Bad("sinks:", "trigger: {every: 5}\nsinks:", 14, "trigger.every", "bad-duration", "500ms, 10s"),
+    Bad(
+        "sinks:", "trigger: {evry: 5s, every: 5s}\nsinks:", 14, "trigger.evry", "unknown-key", "mean 'every'"
+    ),
+    Bad("sinks:", "rate: {max_offsets: 0}\nsinks:", 14, "rate.max_offsets", "out-of-range", "at least 1"),
+    Bad(
+        "sinks:",
+        "rate: {max_offsets: '5'}\nsinks:",
+        14,
+        "rate.max_offsets",
+        "wrong-type",
+        "write 5 without quotes",
+    ),
+    Bad("sinks:", "dead_letters: {}\nsinks:", 14, "dead_letters", "one-kind", "exactly one of"),
+    Bad("sinks:", "contract:\n  paymnts: []\nsinks:", 15, "contract.paymnts", "names", "mean 'payments'?"),
+    Bad(
+        "sinks:\n",
+        "sinks:\n  'Bad Name': {from: settled, delta: {path: x}}\n",
+        15,
+        "sinks.Bad Name",
+        "bad-name",
+        "lower case",
+    ),
+    Bad(
+        "sinks:\n",
+        "sinks:\n  o: {from: settled, delta: {path: ./lake/payments}}\n",
+        18,
+        "sinks.lake.delta.path",
+        "names",
+        "same table",
+    ),
+    Bad(
+        "sinks:",
+        "dead_letters: {kafka: {topic: payments}}\nsinks:",
+        14,
+        "dead_letters.kafka.topic",
+        "names",
+        "read again",
+    ),
+    Bad(
+        "transform:\n",
+        "transform:\n  - {view: Payments, sql: x}\n",
+        12,
+        "transform[0].view",
+        "names",
+        "defined twice",
+    ),
+    Bad("name: payments", "name: payments\nname: other", 3, "name", "duplicate-key", "first on line 2"),
+    Bad("sinks:", "checkpoint: ${env:}\nsinks:", 14, "checkpoint", "bad-reference", "${env:NAME}"),
+    Bad("sinks:", "checkpoint: a/${foo:x}\nsinks:", 14, "checkpoint", "bad-reference", "${file:path}"),
+    Bad("sinks:", "checkpoint: $ENV{HOME}\nsinks:", 14, "checkpoint", "bad-reference", "write ${env:HOME}"),
+    Bad("sinks:", "checkpoint: $HOME\nsinks:", 14, "checkpoint", "bad-reference", "write ${env:HOME}"),
+    Bad(
+        "sinks:",
+        "spark: {conf: {spark.ssl.keyPassword: hunter2}}\nsinks:",
+        14,
+        "spark.conf.spark.ssl.keyPassword",
+        "literal-secret",
+        "secrets only as",
+    ),
+    Bad(
+        "sinks:",
+        "spark: {conf: {x: '-Dpassword=hunter2'}}\nsinks:",
+        14,
+        "spark.conf.x",
+        "literal-secret",
+        "secrets only as",
+    ),
+    Bad(
+        "sinks:",
+        "spark: {conf: {kafka.sasl.jaas.config: '${env:HOME}'}}\nsinks:",
+        14,
+        "spark.conf.kafka.sasl.jaas.config",
+        "literal-secret",
+        "refused",
+    ),
+]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: f"{bad.code}-{bad.path}")
+def test_one_mistake_gives_exactly_one_message_at_its_line(write: Write, bad: Bad) -> None:
+    assert bad.old in GOOD
+    pipeline, found = read(write(GOOD.replace(bad.old, bad.new, 1)))
+    assert pipeline is None
+    assert short(found) == [(bad.line, bad.path, bad.code)]
+    assert bad.text in str(found[0])
+    assert "hunter2" not in str(found[0])
+
+
+def test_the_column_is_where_the_wrong_value_begins(write: Write) -> None:
+    file = write(GOOD.replace("format: json", "format: jsonn"))
+    _, [mistake] = read(file)
+    where = "source.topics.payments.value.format"
+    assert str(mistake) == f"{file}:9:17: {where}: 'jsonn' is not allowed; did you mean 'json'?"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "code"),
+    [
+        ("", 1, "empty"),
+        ("# only a comment\n", 1, "empty"),
+        ("- a\n", 1, "wrong-type"),
+        ("just text\n", 1, "wrong-type"),
+        ("a: 1\nb: c: d\n", 2, "syntax"),
+        ("a:\n\tb: 1\n", 2, "syntax"),
+        ("a: [1\n", 2, "syntax"),
+        ('a: 1\nb: "\\UFFFFFFFF"\n', 2, "syntax"),
+        ("a: 1\nb: \x01\n", 2, "syntax"),
+        ("a: &a [*a]\n", 1, "alias"),
+        ("a: *b\n", 1, "alias"),
+        ("a: " + "[" * 60 + "]" * 60, 1, "too-deep"),
+        ("x" * 1_000_001, 1, "too-large"),
+        (b"a: 1\nb: \xff\n", 1, "spec-unreadable"),
+    ],
+)
+def test_a_file_that_is_no_mapping_of_yaml_is_one_mistake(
+    write: Write, text: str | bytes, line: int, code: str
+) -> None:
+    pipeline, found = read(write(text))
+    assert pipeline is None
+    assert [(m.line, m.code) for m in found] == [(line, code)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "code"),
+    [
+        ("name: payments", "name: !secret payments", 2, "tag"),
+        ("name: payments", "<<: {}\nname: payments", 2, "merge-key"),
+        ("name: payments", "? [a]\n: b\nname: payments", 2, "key"),
+        ("    delta: {path: lake/payments}\n", "    delta: {path: x}\n---\nb: 1\n", 18, "documents"),
+    ],
+)
+def test_yaml_beyond_plain_data_is_a_mistake(write: Write, old: str, new: str, line: int, code: str) -> None:
+    _, found = read(write(GOOD.replace(old, new, 1)))
+    assert [(m.line, m.code) for m in found] == [(line, code)]
+
+
+def test_alias_bomb_is_refused_before_it_grows(write: Write) -> None:
+    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
+    bomb += "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12))
+    _, found = read(write(bomb))
+    assert [m.code for m in found] == ["alias"]
+
+
+def test_an_alias_used_once_stands_for_its_anchor(write: Write) -> None:
+    text = GOOD.replace("{path: lake/payments}", "&table {path: lake/payments}")
+    pipeline, found = read(write(text + "  copy:\n    from: payments\n    delta: *table\n"))
+    assert pipeline is None
+    assert short(found) == [(17, "sinks.copy.delta.path", "names")]
+
+
+def test_words_of_yaml_1_1_are_text(write: Write) -> None:
+    schema = "{fields: {on: string, no: string, yes: {type: string, required: true}, 1: int}}"
+    pipeline = load(write(GOOD.replace("{fields: {amount: double}}", schema)))
+    assert list(schema_of(pipeline, "payments").fields) == ["on", "no", "yes", "1"]
+
+
+def test_all_mistakes_of_all_parts_come_in_one_run(write: Write) -> None:
+    text = GOOD.replace("name: payments", "nam: payments").replace("from: settled", "from: setled")
+    _, found = read(write(text.replace("localhost:9092", "1")))
+    assert short(found) == [
+        (2, "nam", "unknown-key"),
+        (4, "kafka.bootstrap", "wrong-type"),
+        (16, "sinks.lake.from", "names"),
+    ]
+
+
+def test_a_mistyped_view_key_is_not_repeated_where_the_view_is_used(write: Write) -> None:
+    _, found = read(write(GOOD.replace("view: settled", "veiw: settled")))
+    assert short(found) == [(12, "transform[0].veiw", "unknown-key")]
+
+
+def test_mistakes_of_a_schema_file_carry_its_own_name_and_lines(write: Write) -> None:
+    schema = write("fields:\n  a: string\n  b: {type: strng}\n  _error: int\n", "schemas/s.yaml")
+    file = write(GOOD.replace("{fields: {amount: double}}", "schemas/s.yaml"))
+    _, found = read(file)
+    assert [(m.file, *short([m])[0]) for m in found] == [(str(schema), 3, "fields.b.type", "bad-type")]
+    schema.write_text("fields:\n  a: string\n  _error: int\n")
+    _, found = read(file)
+    assert short(found) == [(3, "fields._error", "names")]
+
+
+def test_unset_reference_is_a_warning_and_the_spec_is_good(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PENSTOCK_NOT_SET", raising=False)
+    file = write(GOOD.replace("localhost:9092", '"${env:PENSTOCK_NOT_SET}"'))
+    pipeline, found = read(file)
+    assert pipeline is not None
+    assert [(m.line, m.code, m.level) for m in found] == [(4, "reference-unset", "warning")]
+    monkeypatch.setenv("PENSTOCK_NOT_SET", "x")
+    assert read(file)[1] == []
+
+
+def test_settings_without_effect_are_warnings(write: Write) -> None:
+    text = GOOD.replace("sinks:", "rate: {target_batch: 10s}\nsinks:", 1)
+    text = text.replace("localhost:9092", "localhost:9092\n  topics: {paymens: {partitions: 2}}")
+    pipeline, found = read(write(text))
+    assert pipeline is not None
+    assert [(m.line, m.path, m.level) for m in found] == [
+        (5, "kafka.topics.paymens", "warning"),
+        (15, "rate.target_batch", "warning"),
+    ]
+
+
+def test_sql_may_hold_dollar_braces_of_its_own(write: Write) -> None:
+    assert read(write(GOOD.replace("select * from payments", "\"select '${2}' from payments\"")))[1] == []
