@@ -65,7 +65,7 @@ class Entry:
         return json.dumps(asdict(self), separators=(",", ":")) + "\n"
 
     @classmethod
-    def from_line(cls, line: str) -> Entry:
+    def from_line(cls, line: str | bytes) -> Entry:
         raw: dict[str, Any] = json.loads(line)
         raw["ranges"] = [OffsetRange(**r) for r in raw["ranges"]]
         raw["topics"] = {name: TopicCount(**t) for name, t in raw["topics"].items()}
@@ -111,10 +111,10 @@ class Ledger:
 
 def _read(file: Path) -> dict[int, Entry]:
     entries = {}
-    for line in file.read_text().splitlines():
+    for line in file.read_bytes().split(b"\n"):
         try:
             entry = Entry.from_line(line)
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             continue  # cut off by a crash; see above
         entries[entry.batch] = entry
     return entries

@@ -42,7 +42,7 @@ class SparkLog:
             return str(json.loads((self.path / "metadata").read_text())["id"])
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             raise CheckpointForeign(
                 f"{self.path / 'metadata'} is not the metadata of a Spark checkpoint",
                 cause="the file is damaged, or another program wrote it",
@@ -81,7 +81,7 @@ class SparkLog:
         try:
             by_topic = json.loads(file.read_text().splitlines()[-1])
             return {(t, int(p)): int(o) for t, partitions in by_topic.items() for p, o in partitions.items()}
-        except (OSError, ValueError, AttributeError, IndexError) as error:
+        except (OSError, ValueError, AttributeError, IndexError, TypeError) as error:
             raise CheckpointForeign(
                 f"cannot read the offsets in {file}",
                 cause=f"{type(error).__name__}: {error}",

@@ -41,9 +41,11 @@ def stats(file: Annotated[Path, typer.Argument(help="The pipeline's spec.")], as
 
 def pattern(reason: str) -> str:
     """A reason without what differs from record to record: values, numbers, quoted text."""
-    reason = re.sub(r"; (the value is|begins with) .*", "", reason)
-    reason = re.sub(r"; (\w+) = .*", r" (by \1)", reason)
-    reason = re.sub(r": \S+ is not a ", ": … is not a ", reason)
+    reason = re.sub(r"; (the value is|begins with) .*", "", reason, flags=re.DOTALL)
+    reason = re.sub(r"; (\w+) = .*", r" (by \1)", reason, flags=re.DOTALL)
+    reason = re.sub(r": .* is not a ", ": … is not a ", reason, flags=re.DOTALL)
+    reason = re.sub(r"\[\d+\]", "[…]", reason)
+    reason = re.sub(r"\(\d+ bytes\)", "(… bytes)", reason)
     return re.sub(r"(position|byte) (0x)?[0-9a-f]+", r"\1 …", reason)
 
 

@@ -39,8 +39,8 @@ def register() -> None:
 
 
 def main() -> None:
-    register()
     try:
+        register()
         app()
     except PenstockError as error:
         _end(error)

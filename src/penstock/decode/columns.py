@@ -7,7 +7,9 @@ the column is then built again value by value to learn which ones do not fit.
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -38,10 +40,22 @@ Values = Sequence[Any]
 Build = Callable[[Values], pa.Array]
 
 
-class DoesNotFit(Exception):
-    """Some values of a column do not fit its type: row number -> what was expected."""
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A value that does not fit, what was expected, and where it is below its column: `.amount`, `[2]`."""
 
-    def __init__(self, rows: dict[int, str]) -> None:
+    value: object
+    expected: str
+    path: str = ""
+
+    def under(self, step: str) -> Misfit:
+        return replace(self, path=step + self.path)
+
+
+class DoesNotFit(Exception):
+    """Some values of a column do not fit its type: row number -> the first of them in that row."""
+
+    def __init__(self, rows: dict[int, Misfit]) -> None:
         super().__init__(f"{len(rows)} values do not fit")
         self.rows = rows
 
@@ -72,6 +86,8 @@ def builder(declared: Type) -> Build:
             return _struct([(f"f{i}", m.name, builder(m.type)) for i, m in enumerate(members)])
         case Scalar(name="timestamp" | "timestamp_ntz"):
             return _timestamp(arrow_type(declared), _MICROSECONDS[declared.epoch] if declared.epoch else None)
+        case Decimal(precision=precision, scale=scale):
+            return _decimal(precision, scale)
         case _:
             return _scalar(arrow_type(declared), declared.ddl())
 
@@ -84,38 +100,65 @@ def _scalar(arrow: pa.DataType, name: str) -> Build:
         try:
             return pa.array(values, arrow)
         except _MISFIT:
-            raise DoesNotFit(_find(values)) from None
+            rows = {i: Misfit(v, f"a value that fits {name}") for i, v in enumerate(values) if not _fits(v)}
+            if not rows:
+                raise  # the fault is of the batch, not of a record: none may be blamed for it
+            raise DoesNotFit(rows) from None
 
-    def _find(values: Values) -> dict[int, str]:
-        rows = {}
-        for i, value in enumerate(values):
-            try:
-                pa.array([value], arrow)
-            except _MISFIT:
-                rows[i] = f"a value that fits {name}"
-        return rows
+    def _fits(value: Any) -> bool:
+        try:
+            pa.array([value], arrow)
+        except _MISFIT:
+            return False
+        return True
 
     return build
+
+
+def _decimal(precision: int, scale: int) -> Build:
+    """Arrow's own rescaling is not used: past 38 places it reads outside its table of powers, so `1e-41` becomes 0
+    without an error and `1e-999999999` kills the process."""
+    plain = _scalar(pa.decimal128(precision, scale), f"decimal({precision},{scale})")
+    unit = decimal.Decimal((0, (1,), -scale))
+    rescale = decimal.Context(prec=precision, traps=[decimal.InvalidOperation, decimal.Inexact]).quantize
+
+    def build(values: Values) -> pa.Array:
+        try:
+            rescaled = [None if v is None else rescale(v, unit) for v in values]
+        except decimal.DecimalException:
+            expected = f"a value that fits decimal({precision},{scale})"
+            raise DoesNotFit({i: Misfit(v, expected) for i, v in enumerate(values) if not _fits(v)}) from None
+        return plain(rescaled)
+
+    def _fits(value: decimal.Decimal | None) -> bool:
+        try:
+            return value is None or rescale(value, unit).is_finite()
+        except decimal.DecimalException:
+            return False
+
+    return build
+
+
+_CALENDAR = "a time in the years 1 to 9999"
 
 
 def _timestamp(arrow: pa.DataType, factor: int | None) -> Build:
     plain = _scalar(arrow if factor is None else pa.int64(), "timestamp")
 
     def build(values: Values) -> pa.Array:
-        if factor is not None:
-            values = [None if v is None else v * factor for v in values]
-        column = plain(values)
+        try:
+            column = plain(values if factor is None else [None if v is None else v * factor for v in values])
+        except DoesNotFit as misfit:
+            raise DoesNotFit({i: Misfit(values[i], _CALENDAR) for i in misfit.rows}) from None
         numbers = column.cast(pa.int64())
         ends = pc.min_max(numbers)
         if ends["min"].as_py() is not None and not _in_calendar(ends["min"].as_py(), ends["max"].as_py()):
             found = enumerate(numbers.to_pylist())
-            raise DoesNotFit({i: _CALENDAR for i, n in found if n is not None and not _in_calendar(n, n)})
+            outside = [i for i, n in found if n is not None and not _in_calendar(n, n)]
+            raise DoesNotFit({i: Misfit(values[i], _CALENDAR) for i in outside})
         return column.cast(arrow)
 
     return build
-
-
-_CALENDAR = "a time in the years 1 to 9999"
 
 
 def _in_calendar(first: int, last: int) -> bool:
@@ -132,8 +175,14 @@ def _offsets_of(values: Values) -> pa.Array:
     return pa.array([*offsets, end], pa.int32())
 
 
-def _owners(values: Values) -> list[int]:
-    return [i for i, value in enumerate(values) if value is not None for _ in value]
+def _by_owner(values: Values, items: DoesNotFit, step: Callable[[int], str]) -> DoesNotFit:
+    """The misfits of flattened items as misfits of the lists or maps they are in."""
+    owners = [(row, i) for row, value in enumerate(values) if value is not None for i in range(len(value))]
+    rows: dict[int, Misfit] = {}
+    for flat, misfit in items.rows.items():
+        row, i = owners[flat]
+        rows.setdefault(row, misfit.under(step(i)))
+    return DoesNotFit(rows)
 
 
 def _array(build_item: Build) -> Build:
@@ -141,9 +190,8 @@ def _array(build_item: Build) -> Build:
         flat = [item for value in values if value is not None for item in value]
         try:
             return pa.ListArray.from_arrays(_offsets_of(values), build_item(flat))
-        except DoesNotFit as misfit:
-            owners = _owners(values)
-            raise DoesNotFit({owners[i]: what for i, what in misfit.rows.items()}) from None
+        except DoesNotFit as items:
+            raise _by_owner(values, items, lambda i: f"[{i}]") from None
 
     return build
 
@@ -154,21 +202,22 @@ def _map(build_value: Build) -> Build:
         flat = [item for value in values if value is not None for item in value.values()]
         try:
             return pa.MapArray.from_arrays(_offsets_of(values), pa.array(keys, pa.string()), build_value(flat))
-        except DoesNotFit as misfit:
-            owners = _owners(values)
-            raise DoesNotFit({owners[i]: what for i, what in misfit.rows.items()}) from None
+        except DoesNotFit as items:
+            raise _by_owner(values, items, lambda _: "[...]") from None  # a key is data: it would part statistics
 
     return build
 
 
 def _struct(members: list[tuple[str, str, Build]]) -> Build:
     def build(values: Values) -> pa.Array:
-        columns, rows = [], {}
+        columns: list[pa.Array] = []
+        rows: dict[int, Misfit] = {}
         for attribute, name, build_member in members:
             try:
                 columns.append(build_member([None if v is None else getattr(v, attribute) for v in values]))
-            except DoesNotFit as misfit:
-                rows.update({i: f"{what} at {name}" for i, what in misfit.rows.items()})
+            except DoesNotFit as members_values:
+                for i, misfit in members_values.rows.items():
+                    rows.setdefault(i, misfit.under(f".{name}"))
         if rows:
             raise DoesNotFit(rows)
         mask = pa.array([v is None for v in values], pa.bool_())

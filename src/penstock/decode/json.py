@@ -6,9 +6,11 @@ decodes and says what is wrong: no fast path that could disagree with a slow one
 - a field that is not declared is skipped; a declared field that is absent is null, or an error when it is required;
 - numbers are numbers and strings are strings: `"1"` is no int, `1.0` is no int, `1` is a double;
 - a decimal may be a number or a string, and must fit its precision and scale without rounding;
-- a timestamp is RFC 3339 text (without an offset: UTC), or a number where the schema says `epoch`;
+- a timestamp is RFC 3339 text (without an offset: UTC; past microseconds: rounded), or a number where the schema
+  says `epoch`;
 - binary is base64 text;
-- where a field is written twice in one object, the last one counts.
+- where a field is written twice in one object, each must fit and the last one counts;
+- what is in a field that is not declared is not looked at, beyond where it ends.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import datetime
 import decimal
 import json
 import re
+from collections import Counter
 from typing import Annotated, Any, Optional
 
 import msgspec
@@ -34,7 +37,8 @@ def _bits(n: int) -> Any:
     return Annotated[int, msgspec.Meta(ge=-(2 ** (n - 1)), le=2 ** (n - 1) - 1)]
 
 
-_LARGEST_FLOAT = 3.4028234663852886e38
+# The last double that is rounded to the largest float: 3.4028235e38, as Java prints that float, must be one.
+_LARGEST_FLOAT = 3.4028235677973362e38
 _PYTHON: dict[str, Any] = {
     "string": str,
     "boolean": bool,
@@ -119,9 +123,9 @@ class JsonDecoder:
                 )
                 try:
                     columns.append(build(picked))
-                except DoesNotFit as misfit:
-                    for i, what in misfit.rows.items():
-                        reason = f"{name}: {_shown(picked[i])} is not {what}"
+                except DoesNotFit as values:
+                    for i, misfit in values.rows.items():
+                        reason = f"{name}{misfit.path}: {_shown(misfit.value)} is not {misfit.expected}"
                         refused.setdefault(i, Failure(record.OUT_OF_RANGE, shortened(reason)))
             if not refused:
                 return columns
@@ -151,17 +155,21 @@ def explain(value: bytes | None, error: Exception) -> Failure:
 
 
 def _mismatch(value: bytes, text: str) -> Failure:
-    text, _, path = text.partition(" - at `")
-    path = path.rstrip("`").removeprefix("$").removeprefix(".")
-    missing = re.fullmatch(r"Object missing required field `(.*)`", text)
+    if " - at `$" in text:
+        text, _, path = text.rpartition(" - at `$")
+        path = path.removesuffix("`")
+    else:
+        path = ""
+    where = path.removeprefix(".")
+    missing = re.fullmatch(r"Object missing required field `(.*)`", text, re.DOTALL)
     if missing:
-        field = f"{path}.{missing[1]}" if path else missing[1]
+        field = f"{where}.{missing[1]}" if where else missing[1]
         return Failure(record.MISSING_FIELD, shortened(f"{field}: required, but absent"))
-    found = _value_at(value, path)
     if text.endswith("got `null`"):
-        return Failure(record.MISSING_FIELD, shortened(f"{path or 'the record'}: required, but null"))
+        return Failure(record.MISSING_FIELD, shortened(f"{where or 'the record'}: required, but null"))
+    found = _value_at(value, path)
     kind = record.OUT_OF_RANGE if "<=" in text or ">=" in text or "out of range" in text else record.WRONG_TYPE
-    reason = f"{path or 'the record'}: {text[0].lower()}{_in_schema_words(text[1:])}"
+    reason = f"{where or 'the record'}: {text[0].lower()}{_in_schema_words(text[1:])}"
     return Failure(kind, shortened(f"{reason}; the value is {found}" if found else reason))
 
 
@@ -175,16 +183,41 @@ def _in_schema_words(text: str) -> str:
 
 
 def _value_at(value: bytes, path: str) -> str:
-    """The text of the value at a msgspec path such as `merchant.tags[2]`, or nothing when it cannot be told."""
+    """The value at a msgspec path such as `.merchant.tags[2]` as JSON, or nothing when it cannot be told."""
     try:
-        here: Any = json.loads(value)
-        for name, index in re.findall(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]", path):
-            if index == "...":  # a map: msgspec does not say which key
-                return ""
-            here = here[int(index)] if index else here[name]
-        return shortened(json.dumps(here, ensure_ascii=False), VALUE_LIMIT)
+        document = json.loads(
+            value.decode("utf-8", "replace"),
+            parse_int=_as_written,
+            parse_float=_as_written,
+            object_pairs_hook=_written_once,
+        )
+        return shortened(msgspec.json.encode(_at(document, path)).decode(), VALUE_LIMIT)
     except (ValueError, LookupError, TypeError, RecursionError):
-        return ""
+        return ""  # also for half a surrogate pair, which no reason may carry on into Arrow
+
+
+def _as_written(number: str) -> msgspec.Raw:
+    return msgspec.Raw(number.encode())
+
+
+def _written_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Without names that are written twice: it cannot be told which of the two was refused."""
+    count = Counter(name for name, _ in members)
+    return {name: found for name, found in members if count[name] == 1}
+
+
+def _at(here: Any, path: str) -> Any:
+    """A name may itself hold dots and brackets, so it is the record that says where a name ends."""
+    if not path:
+        return here
+    if isinstance(here, list):
+        index, _, rest = path.removeprefix("[").partition("]")
+        return _at(here[int(index)], rest)
+    for name in sorted(here, key=len, reverse=True):
+        rest = path.removeprefix(f".{name}")
+        if rest != path and rest[:1] in ("", ".", "["):
+            return _at(here[name], rest)
+    raise LookupError(path)
 
 
 def _shown(value: object) -> str:

@@ -53,6 +53,7 @@ _AS_HEADERS = {
     "reason": str,
     "schema_id": int,
 }
+_FIRST = "pipeline"
 
 
 class DeadLetters(Protocol):
@@ -130,16 +131,20 @@ def to_headers(letter: DeadLetter) -> Headers:
 def from_headers(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> DeadLetter | None:
     """A dead letter read back from Kafka; None for a record that is not one of ours."""
     headers = list(headers)
-    # Ours are the last ones: a dead letter of a dead letter carries an older set inside its own headers.
+    # Ours are the last ones, back to the first that `to_headers` writes: a dead letter of a dead letter carries an
+    # older set inside its own headers, and a record may have headers that only look like ours.
     first = len(headers)
     fields: dict[str, Any] = {}
     for name, raw in reversed(headers):
         field = name.removeprefix(record.HEADER_PREFIX)
-        if field == name or field not in _AS_HEADERS or field in fields or raw is None:
+        if field == name or field not in _AS_HEADERS or field in fields or raw is None or _FIRST in fields:
             break
-        fields[field] = _AS_HEADERS[field](raw.decode("utf-8", "replace"))
+        try:
+            fields[field] = _AS_HEADERS[field](raw.decode("utf-8", "replace"))
+        except ValueError:
+            return None
         first -= 1
-    if not {"pipeline", "query", "batch", "topic", "partition", "offset"} <= fields.keys():
+    if not _AS_HEADERS.keys() - {"schema_id"} <= fields.keys():
         return None
     return DeadLetter(key=key, value=value, headers=headers[:first], **fields)
 

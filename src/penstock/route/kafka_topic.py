@@ -13,6 +13,7 @@ discarded: the batch fails, is run again, and starts at 1.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _TIMEOUT_S = 60.0
+_ASK_AGAIN_S = 0.2
 # The broker aborts a transaction that is open for longer. Its own limit (transaction.max.timeout.ms) is 15 minutes.
 _TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 
@@ -121,7 +123,7 @@ class DeadLetterTopics:
     def _done(self, batch: Batch) -> int | None:
         consumer = connection.consumer(self._group_config(batch))
         try:
-            [mark] = consumer.committed([self._ledger_partition()], timeout=_TIMEOUT_S)
+            mark = _committed(consumer, self._ledger_partition())
         finally:
             consumer.close()
         if mark.offset <= batch.id:  # also OFFSET_INVALID (-1001), when nothing was ever committed
@@ -151,6 +153,22 @@ class DeadLetterTopics:
             "enable.auto.commit": "false",
             "isolation.level": "read_committed",
         }
+
+
+def _committed(consumer: Any, partition: Any) -> Any:
+    """The group's offset. A coordinator that just moved or starts up says so; it is asked again until it answers."""
+    from confluent_kafka import KafkaException  # noqa: PLC0415
+
+    deadline = time.monotonic() + _TIMEOUT_S
+    while True:
+        try:
+            [mark] = consumer.committed([partition], timeout=_TIMEOUT_S)
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
+            time.sleep(_ASK_AGAIN_S)
+        else:
+            return mark
 
 
 def _produce(producer: Any, topic: str, letter: DeadLetter, delivered: Any) -> None:

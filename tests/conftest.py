@@ -1,0 +1,45 @@
+"""One real broker and one real Spark session for the whole run; both start only when a test asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.local.broker import Cluster
+from tests.payments import Payments
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("kafka"), brokers=1)
+    cluster.up()
+    yield cluster
+    cluster.down()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """The session that every in-process run takes over, because a process has one JVM."""
+    from penstock.runtime import session
+    from penstock.spec.model import Pipeline
+
+    pipeline = Pipeline.model_validate(
+        {
+            "name": "tests",
+            "kafka": {"bootstrap": "unused"},
+            "source": {"topics": {"t": {"value": {"format": "json", "schema": {"fields": {"a": "int"}}}}}},
+            "sinks": {"lake": {"from": "t", "delta": {"path": "lake"}}},
+            "spark": {"master": "local[2]"},
+        }
+    )
+    made = session.start(pipeline, tmp_path_factory.mktemp("spark-logs"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def payments(kafka: Cluster, tmp_path: Path) -> Payments:
+    """A payments pipeline of its own: new topics, new directories, the schema and rules of the example."""
+    return Payments(kafka.bootstrap, tmp_path)

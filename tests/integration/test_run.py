@@ -1,0 +1,342 @@
+"""`run` on real Kafka and real Spark: what comes out, and that `verify` proves it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from penstock import record
+from penstock.errors import (
+    CheckpointMissing,
+    KafkaUnreachable,
+    NotWritable,
+    ReferenceMissing,
+    RuleStopped,
+    StepFailed,
+    TableOfAnotherQuery,
+    TopicMissing,
+)
+from penstock.kafka.payments import POISON
+from penstock.runtime import supervise
+from penstock.spec.model import Pipeline
+from tests.payments import Payments, judge
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+class Heard(supervise.Watch):
+    def __init__(self) -> None:
+        self.entries: list[Any] = []
+        self.warnings: list[str] = []
+
+    def batch_done(self, entry: Any, seconds: float) -> None:
+        self.entries.append(entry)
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+def good(number: int, **changes: Any) -> bytes:
+    payment = {
+        "payment_id": f"p-{number}",
+        "account": "a-1",
+        "amount": 12.5,
+        "currency": "EUR",
+        "status": "SETTLED",
+        "event_time": "2026-11-01T10:00:00Z",
+        **changes,
+    }
+    return json.dumps({k: v for k, v in payment.items() if v is not ...}).encode()
+
+
+def test_every_record_ends_in_the_table_or_as_a_dead_letter_and_verify_says_complete(payments: Payments) -> None:
+    sent = payments.produce(5000, poison=0.05)
+    heard = Heard()
+    payments.run(watch=heard)
+    assert len(heard.entries) >= 5  # the cap of 1,000 offsets made several batches
+    assert judge(payments, [sent]) == []
+    report = payments.verify()
+    assert report.complete, report.findings
+    assert report.proof == {"lake": "by offset"}
+    assert report.records == 5000
+    assert report.dead == len(sent.poison())
+    # Every kind of poison died for the reason it was made for.
+    died = {letter.position: letter.error_class for letter in payments.dead()}
+    for row in sent.poison().to_pylist():
+        assert died[row["topic"], row["partition"], row["offset"]] == POISON[row["kind"]], row
+
+
+def test_a_dead_letter_has_the_bytes_headers_and_origin_of_its_record(payments: Payments) -> None:
+    value = b'{"payment_id": "p", "amount": \xff\x00}'
+    headers = [("trace", b"\x00\xfe"), ("trace", b"again"), ("empty", b""), ("none", None)]
+    payments.send(value, key=b"\x80key", headers=headers)
+    payments.run()
+    [letter] = payments.dead()
+    assert (letter.key, letter.value, letter.headers) == (b"\x80key", value, headers)
+    assert (letter.topic, letter.offset, letter.batch, letter.pipeline) == (payments.topic, 0, 0, "payments")
+    assert (letter.stage, letter.error_class) == (record.DECODE, record.MALFORMED)
+    assert letter.timestamp_ms > 1_700_000_000_000
+
+
+def test_reasons_name_the_field_the_value_and_what_was_expected(payments: Payments) -> None:
+    payments.send(
+        good(1, amount="much"),
+        good(2, account=...),
+        good(3, amount=-5),
+        good(4, merchant={"name": 7}),
+        good(5, amount=1e15),
+        good(6, unknown={"deep": [1]}),
+        None,
+        b"",
+    )
+    payments.run()
+    reasons = Counter((d.error_class, d.reason) for d in payments.dead())
+    assert set(reasons) == {
+        (record.WRONG_TYPE, 'merchant.name: expected string, got int; the value is 7'),
+        (record.MISSING_FIELD, "account: required, but absent"),
+        (record.BROKEN_RULE, "positive: not true: amount > 0; amount = -5.00"),
+        (record.OUT_OF_RANGE, "amount: 1E+15 is not a value that fits decimal(12,2)"),
+        (record.NULL_VALUE, "the value is null"),
+        (record.EMPTY_VALUE, "the value is empty (0 bytes)"),
+        (record.WRONG_TYPE, 'amount: invalid decimal string; the value is "much"'),
+    }
+    assert [r["payment_id"] for r in payments.rows()] == ["p-6"]
+
+
+def test_awkward_records_are_dead_letters_or_rows_and_nothing_is_lost(payments: Payments) -> None:
+    deep = b'{"payment_id": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    payments.send(
+        good(1, tags=["x" * 1_000_000]),
+        good(2, payment_id="invalid").replace(b"invalid", b"inv\xffalid"),
+        good(3, amount=10**30),
+        deep,
+        good(4, payment_id="nul \x00 and \U0001f600"),
+        b'{"payment_id": "\\ud800"}',
+        b"\xef\xbb\xbf" + good(5),
+        good(6) + good(7),
+        b"\n" + good(8).replace(b",", b",\n"),
+    )
+    payments.run()
+    assert {r["payment_id"] for r in payments.rows()} == {"p-1", "nul \x00 and \U0001f600", "p-8"}
+    assert len(payments.dead()) == 6
+    assert payments.verify().complete
+
+
+def test_an_empty_topic_ends_at_once_and_records_that_come_later_are_processed(payments: Payments) -> None:
+    heard = Heard()
+    payments.run(watch=heard)
+    assert heard.entries == []
+    payments.send(good(1))
+    payments.run()
+    assert len(payments.rows()) == 1
+    assert payments.verify().complete
+
+
+def test_a_second_run_goes_on_where_the_first_one_ended(payments: Payments) -> None:
+    first = payments.produce(1500, poison=0.02, seed=1)
+    payments.run()
+    second = payments.produce(1500, poison=0.02, seed=2)
+    payments.run()
+    assert judge(payments, [first, second]) == []
+    assert payments.verify().complete
+
+
+def test_start_latest_skips_what_was_there_and_a_changed_start_is_reported(payments: Payments) -> None:
+    payments.spec["source"]["start"] = "latest"
+    payments.send(good(1))
+    payments.run()
+    payments.send(good(2))
+    payments.run()
+    assert [r["payment_id"] for r in payments.rows()] == ["p-2"]
+    payments.spec["source"]["start"] = "earliest"
+    heard = Heard()
+    payments.run(watch=heard)
+    assert len(heard.warnings) == 1
+    assert "`start: earliest` has no effect" in heard.warnings[0]
+    assert [r["payment_id"] for r in payments.rows()] == ["p-2"]
+
+
+def test_rules_can_drop_and_tombstones_can_be_dropped_and_both_are_counted(payments: Payments) -> None:
+    payments.spec["contract"]["payments"] += [{"name": "known-currency", "rule": "currency in ('EUR')", "otherwise": "drop"}]
+    payments.spec["source"]["topics"][payments.topic]["value"]["tombstones"] = "drop"
+    payments.send(good(1), good(2, currency="XXX"), None, good(3, amount=-1, currency="XXX"))
+    payments.run()
+    report = payments.verify()
+    assert report.complete, report.findings
+    assert (report.dropped["known-currency"], report.dropped["!tombstone"], report.dead) == (1, 1, 1)
+
+
+def test_a_stop_rule_stops_before_anything_of_the_batch_is_written(payments: Payments) -> None:
+    payments.spec["contract"]["payments"] = [{"name": "sane", "rule": "amount < 1000", "otherwise": "stop"}]
+    payments.send(good(1), good(2, amount=5000))
+    with pytest.raises(RuleStopped) as stopped:
+        payments.run()
+    assert "payments.sane" in stopped.value.what
+    assert "amount = 5000.00" in stopped.value.what
+    assert not (payments.directory / "lake" / "_delta_log").exists() or payments.rows() == []
+    payments.spec["contract"]["payments"][0]["otherwise"] = "dead-letter"
+    payments.run()
+    assert len(payments.rows()) == 1
+    assert payments.verify().complete
+
+
+def test_kafka_columns_are_in_the_view_when_asked_for(payments: Payments) -> None:
+    payments.spec["source"]["topics"][payments.topic]["kafka_columns"] = ["key", "value", "headers", "timestamp_type"]
+    payments.spec["transform"][0]["sql"] = "select payment_id, _kafka from payments"
+    payments.spec["sinks"]["lake"]["delta"] = {"path": "lake"}
+    payments.send(good(1), key=b"k", headers=[("h", b"v")])
+    payments.run()
+    [row] = payments.rows()
+    kafka = row["_kafka"]
+    assert (kafka["key"], kafka["value"], kafka["topic"], kafka["offset"]) == (b"k", good(1), payments.topic, 0)
+    assert kafka["headers"] == [{"key": "h", "value": b"v"}]
+    assert kafka["timestamp_type"] == 0
+
+
+def test_a_table_without_positions_is_proven_by_count(payments: Payments) -> None:
+    payments.spec["transform"][0]["sql"] = "select payment_id from payments"
+    payments.spec["sinks"]["lake"]["delta"] = {"path": "lake"}
+    payments.produce(1200, poison=0.01)
+    payments.run()
+    report = payments.verify()
+    assert report.complete, report.findings
+    assert report.proof == {"lake": "by count"}
+
+
+def test_two_topics_and_two_sinks_share_one_batch(payments: Payments) -> None:
+    other = f"{payments.topic}-refunds"
+    payments.create(other, 2)
+    payments.create(f"{other}.DLT")
+    schema = {"fields": {"payment_id": {"type": "string", "required": True}, "why": "string"}}
+    payments.spec["source"]["topics"][other] = {"view": "refunds", "value": {"format": "json", "schema": schema}}
+    payments.spec["sinks"]["back"] = {"from": "refunds", "delta": {"path": "refunds"}}
+    sent = payments.produce(800, poison=0.05)
+    payments.send(b'{"payment_id": "r-1", "why": "late"}', b"{}", topic=other)
+    payments.run()
+    assert len(DeltaTable(str(payments.directory / "refunds")).to_pyarrow_table()) == 1
+    assert len(payments.rows()) == len(sent.kept())
+    dead = Counter(letter.topic for letter in payments.dead())
+    assert dead == {payments.topic: len(sent.poison()), other: 1}
+    report = payments.verify()
+    assert report.complete, report.findings
+
+
+def test_dead_letters_can_go_to_a_table(payments: Payments) -> None:
+    payments.spec["dead_letters"] = {"delta": {"path": "dead"}}
+    sent = payments.produce(1000, poison=0.1)
+    payments.run()
+    assert judge(payments, [sent]) == []
+    assert payments.verify().complete
+
+
+def test_the_same_pipeline_in_python_runs(payments: Payments) -> None:
+    made = Pipeline.model_validate(payments.spec).at(payments.directory)
+    assert made == payments.pipeline
+    payments.send(good(1))
+    supervise.run(made, until_caught_up=True)
+    assert len(payments.rows()) == 1
+
+
+def test_verify_names_the_batch_partition_and_offset_of_a_lost_row(payments: Payments) -> None:
+    payments.spec["transform"] = []
+    payments.spec["sinks"]["lake"] = {"from": "payments", "delta": {"path": "lake"}}
+    payments.send(*(good(n) for n in range(50)))
+    payments.run()
+    lost = payments.rows()[17]
+    DeltaTable(str(payments.directory / "lake")).delete(f"payment_id = '{lost['payment_id']}'")
+    report = payments.verify()
+    assert not report.complete
+    [finding] = [f for f in report.findings if f.kind == "lost"]
+    assert (finding.batch, finding.topic) == (0, payments.topic)
+    assert (finding.partition, finding.offsets) == (lost["_kafka"]["partition"], [lost["_kafka"]["offset"]])
+
+
+def test_verify_names_a_row_that_is_there_twice_and_one_that_was_invented(payments: Payments) -> None:
+    from deltalake import write_deltalake
+
+    payments.send(*(good(n) for n in range(20)))
+    payments.run()
+    table = DeltaTable(str(payments.directory / "lake"))
+    row = table.to_pyarrow_table().slice(3, 1)
+    write_deltalake(table, row, mode="append")
+    report = payments.verify()
+    assert {"duplicate"} <= {f.kind for f in report.findings}
+    twice = next(f for f in report.findings if f.kind == "duplicate")
+    assert twice.offsets == [row.to_pylist()[0]["_kafka"]["offset"]]
+
+
+def test_a_missing_topic_is_an_error_that_says_which_command_makes_it(payments: Payments) -> None:
+    settings = payments.spec["source"]["topics"].pop(payments.topic)
+    payments.spec["source"]["topics"]["nowhere"] = settings
+    with pytest.raises(TopicMissing) as missing:
+        payments.run()
+    assert missing.value.facts == {"missing": ["nowhere"]}
+    assert "penstock apply" in str(missing.value.next_command)
+
+
+def test_a_broker_that_is_down_at_the_start_is_an_error(payments: Payments) -> None:
+    payments.spec["kafka"]["bootstrap"] = "127.0.0.1:9"
+    with pytest.raises(KafkaUnreachable):
+        payments.run()
+
+
+def test_a_missing_environment_variable_is_an_error(payments: Payments) -> None:
+    payments.spec["kafka"]["bootstrap"] = "${env:PENSTOCK_TEST_NOT_SET}"
+    with pytest.raises(ReferenceMissing) as missing:
+        payments.run()
+    assert "PENSTOCK_TEST_NOT_SET" in missing.value.what
+
+
+def test_sql_that_does_not_resolve_is_an_error_before_anything_is_read(payments: Payments) -> None:
+    payments.spec["transform"][0]["sql"] = "select nothing_like_it from payments"
+    payments.send(good(1))
+    with pytest.raises(StepFailed) as failed:
+        payments.run()
+    assert failed.value.facts == {"view": "settled"}
+    assert "nothing_like_it" in str(failed.value.cause)
+    assert not (payments.home / "spark" / "offsets").exists()
+
+
+@pytest.mark.parametrize("part", ["checkpoint", "sink"])
+def test_a_place_that_cannot_be_written_is_an_error(payments: Payments, part: str) -> None:
+    (payments.directory / "file").write_text("not a directory")
+    if part == "checkpoint":
+        payments.spec["checkpoint"] = "file/home"
+    else:
+        payments.spec["sinks"]["lake"]["delta"]["path"] = "file/lake"
+    with pytest.raises(NotWritable):
+        payments.run()
+
+
+def test_a_deleted_checkpoint_stops_the_pipeline_even_when_the_ledger_went_with_it(payments: Payments) -> None:
+    import shutil
+
+    payments.send(good(1))
+    payments.run()
+    shutil.rmtree(payments.home / "spark")
+    with pytest.raises(CheckpointMissing):
+        payments.run()
+    shutil.rmtree(payments.home)
+    with pytest.raises(TableOfAnotherQuery) as stopped:
+        payments.run()
+    assert "--accept table-of-another-query" in str(stopped.value.next_command)
+    payments.run(accept=["table-of-another-query"])
+    assert len(payments.rows()) == 2  # accepted: the record was read again
+    assert "duplicate" in {f.kind for f in payments.verify().findings}  # and `verify` does not hide it
+
+
+def test_a_schema_of_a_thousand_columns_is_decoded(payments: Payments) -> None:
+    fields = {f"c{n}": "bigint" for n in range(1000)}
+    topic = payments.spec["source"]["topics"][payments.topic]
+    topic["value"]["schema"] = {"fields": fields}
+    payments.spec["contract"], payments.spec["transform"] = {}, []
+    payments.spec["sinks"]["lake"] = {"from": "payments", "delta": {"path": "lake"}}
+    payments.send(json.dumps({name: n for n, name in enumerate(fields)}).encode(), b'{"c999": "x"}')
+    payments.run()
+    [row] = payments.rows()
+    assert (row["c0"], row["c999"]) == (0, 999)
+    assert len(payments.dead()) == 1

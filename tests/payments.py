@@ -1,0 +1,148 @@
+"""The example pipeline on topics of its own, for tests: write the spec, send records, run, look at what came out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from ruamel.yaml import YAML
+
+from penstock.kafka import admin, connection, load
+from penstock.kafka.payments import Recipe
+from penstock.route.dead_letter import DeadLetter
+from penstock.runtime import build, supervise
+from penstock.runtime.verify import Report, verify
+from penstock.spec.load import load as load_spec
+from penstock.spec.model import Pipeline, TopicSettings
+from penstock.testing.acknowledged import Acknowledged, Place
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "payments"
+PENSTOCK = str(Path(sys.executable).with_name("penstock"))
+
+
+@dataclass
+class Payments:
+    bootstrap: str
+    directory: Path
+    partitions: int = 3
+    topic: str = field(default_factory=lambda: f"payments-{uuid.uuid4().hex[:8]}")
+
+    def __post_init__(self) -> None:
+        shutil.copytree(EXAMPLE / "schemas", self.directory / "schemas")
+        self.create(self.topic, self.partitions)
+        self.create(f"{self.topic}.DLT")
+        self.spec: dict[str, Any] = {
+            "penstock": 1,
+            "name": "payments",
+            "kafka": {"bootstrap": self.bootstrap},
+            "source": {
+                "topics": {
+                    self.topic: {"view": "payments", "value": {"format": "json", "schema": "schemas/payment.yaml"}}
+                }
+            },
+            "contract": {"payments": [{"name": "positive", "rule": "amount > 0"}]},
+            "transform": [
+                {
+                    "view": "settled",
+                    "sql": "select *, to_date(event_time) as day from payments where status <> 'VOID'",
+                }
+            ],
+            "sinks": {"lake": {"from": "settled", "delta": {"path": "lake", "partition_by": ["day"]}}},
+            "dead_letters": {"kafka": {"topic": "{topic}.DLT"}},
+            "rate": {"max_offsets": 1000},
+            "spark": {"master": "local[2]"},
+        }
+
+    @property
+    def config(self) -> dict[str, str]:
+        return connection.connect_to(self.bootstrap)
+
+    @property
+    def file(self) -> Path:
+        """The spec as a file, as it is now."""
+        path = self.directory / "payments.yaml"
+        YAML().dump(self.spec, path)
+        return path
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return load_spec(self.file)
+
+    @property
+    def home(self) -> Path:
+        return build.home(self.pipeline).path
+
+    def create(self, topic: str, partitions: int = 1, **config: str) -> None:
+        admin.create_missing(self.config, {topic: TopicSettings(partitions=partitions, config=config)})
+
+    def produce(self, count: int, poison: float = 0.0, seed: int = 7) -> Acknowledged:
+        ledger = self.directory / f"acknowledged-{uuid.uuid4().hex[:6]}.arrow"
+        recipe = Recipe(count=count, seed=seed, poison=Fraction(str(poison)))
+        report = load.produce(self.config, self.topic, recipe, ledger=ledger)
+        assert report.complete
+        return Acknowledged.read(ledger)
+
+    def send(self, *values: bytes | None, key: bytes | None = None, headers: Any = None, topic: str = "") -> None:
+        producer = connection.producer(self.config, message_max_bytes=4_000_000)
+        for value in values:
+            producer.produce(topic or self.topic, value, key, headers=headers or [])
+        assert producer.flush(30) == 0
+
+    def run(self, **options: Any) -> None:
+        supervise.run(self.pipeline, until_caught_up=True, **options)
+
+    def cli(self, *words: str, expect: int | None = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+        """The real command in a process of its own."""
+        done = subprocess.run(
+            [PENSTOCK, *words], capture_output=True, text=True, timeout=300, env={**os.environ, **environment}, check=False
+        )
+        assert expect is None or done.returncode == expect, (done.returncode, done.stdout, done.stderr)
+        return done
+
+    def verify(self) -> Report:
+        return verify(self.pipeline)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What a reader that is not Spark sees in the table."""
+        return list(DeltaTable(str(self.directory / "lake")).to_pyarrow_table().to_pylist())
+
+    def places(self) -> Counter[Place]:
+        """Where the rows of the table came from, with repetitions."""
+        return Counter((r["_kafka"]["topic"], r["_kafka"]["partition"], r["_kafka"]["offset"]) for r in self.rows())
+
+    def dead(self) -> list[DeadLetter]:
+        return list(build.dead_letters(self.pipeline).read())
+
+
+def judge(payments: Payments, sent: list[Acknowledged]) -> list[str]:
+    """The judge of crash tests, outside the product: the producer's ledger against table and dead letters.
+
+    Returns what is wrong, so that a test can also show that it finds something wrong.
+    """
+    wrong = []
+    kept: Counter[Place] = Counter()
+    poison: Counter[Place] = Counter()
+    for part in sent:
+        kept.update(_places(part.kept()))
+        poison.update(_places(part.poison()))
+    table, dead = payments.places(), Counter(letter.position for letter in payments.dead())
+    for name, expected, found in (("table", kept, table), ("dead letters", poison, dead)):
+        lost, extra = expected - found, found - expected
+        if lost:
+            wrong.append(f"{name}: {sum(lost.values())} lost, e.g. {min(lost)}")
+        if extra:
+            wrong.append(f"{name}: {sum(extra.values())} repeated or invented, e.g. {min(extra)}")
+    return wrong
+
+
+def _places(rows: Any) -> list[Place]:
+    return list(zip(*(rows[c].to_pylist() for c in ("topic", "partition", "offset")), strict=True))

@@ -1,0 +1,91 @@
+"""`penstock check` and `penstock schema` as a user runs them: a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "examples" / "payments" / "payments.yaml"
+HEAVY = ("pyspark", "confluent_kafka", "pyarrow", "deltalake", "numpy", "py4j", "rich")
+
+
+def penstock(*arguments: str, expected: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("penstock"), *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KAFKA_BOOTSTRAP": "localhost:9092"},
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == expected, done.stdout + done.stderr
+    return done
+
+
+def test_good_spec_is_named_with_its_topics_and_sinks() -> None:
+    lines = penstock("check", str(EXAMPLE)).stdout.splitlines()
+    assert lines == [f"{EXAMPLE}: ok: payments (topics: payments; sinks: lake)", "1 file, 0 mistakes"]
+
+
+def test_two_files_with_mistakes_are_both_reported_and_exit_2(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    first.write_text(EXAMPLE.read_text().replace("schemas/payment.yaml", "p.yaml").replace("rate:", "rat:"))
+    (tmp_path / "p.yaml").write_text("fields:\n  amount: duble\n")
+    second.write_text("name: [\n")
+    done = penstock("check", str(first), str(EXAMPLE), str(second), str(tmp_path / "c.yaml"), expected=2)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        f"{first}:17:1: rat: unknown key 'rat'; did you mean 'rate'?",
+        f"{tmp_path / 'p.yaml'}:2:11: fields.amount: 'duble' is not a type; did you mean 'double'?",
+        f"{second}:2:1: not YAML: while parsing a flow node, expected the node content, "
+        "but found '<stream end>'",
+        f"{tmp_path / 'c.yaml'}:1:1: the file cannot be read: no such file or directory",
+        f"{EXAMPLE}: ok: payments (topics: payments; sinks: lake)",
+        "4 files, 4 mistakes",
+    ]
+
+
+def test_json_carries_every_mistake_and_the_same_exit_status(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("name: 5\n")
+    answer = json.loads(penstock("check", "--json", str(bad), str(EXAMPLE), expected=2).stdout)
+    assert answer["ok"] is False
+    assert [file["ok"] for file in answer["files"]] == [False, True]
+    codes = [mistake["code"] for mistake in answer["files"][0]["mistakes"]]
+    assert answer["mistakes"] == len(codes)
+    assert sorted(set(codes)) == ["missing-key", "wrong-type"]
+    assert answer["files"][1]["topics"] == ["payments"]
+
+
+def test_escape_sequences_of_a_spec_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text('name: "\\e[31m"\n')
+    assert "\x1b" not in penstock("check", str(bad), expected=2).stdout
+
+
+def test_schema_prints_json_and_the_reference_page() -> None:
+    assert json.loads(penstock("schema").stdout)["title"] == "Penstock pipeline"
+    assert penstock("schema", "--reference").stdout == (ROOT / "docs" / "reference.md").read_text()
+
+
+@pytest.mark.parametrize("command", [["check", str(EXAMPLE)], ["schema"], ["--help"]], ids=lambda c: c[0])
+def test_no_engine_and_no_kafka_client_is_imported(command: list[str]) -> None:
+    runner = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: sys.stderr.write('\\n'.join(sys.modules)))\n"
+        "from penstock.cli.main import main\n"
+        f"sys.argv = ['penstock', *{command!r}]\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", runner], capture_output=True, text=True, check=True, timeout=60
+    )
+    imported = {name.partition(".")[0] for name in done.stderr.split()}
+    assert "penstock" in imported
+    assert imported.isdisjoint(HEAVY)
