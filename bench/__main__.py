@@ -96,7 +96,9 @@ def _run(system: str, bootstrap: str, topic: str, directory: Path) -> Measured:
     else:
         files = ",".join(str(f) for f in jars.ensure(["core", "delta"]))
         command = [sys.executable, "-m", "bench.plain_delta", bootstrap, topic, files, str(directory), str(MAX_OFFSETS)]
-    return measure(command, directory / "checkpoint" / "spark", directory / "log", {**os.environ, "PYTHONPATH": str(ROOT)})
+    return measure(
+        command, directory / "checkpoint" / "spark", directory / "log", {**os.environ, "PYTHONPATH": str(ROOT)}
+    )
 
 
 def _print(results: list[dict[str, object]]) -> None:

@@ -103,7 +103,12 @@ class Payments:
     def cli(self, *words: str, expect: int | None = 0, **environment: str) -> subprocess.CompletedProcess[str]:
         """The real command in a process of its own."""
         done = subprocess.run(
-            [PENSTOCK, *words], capture_output=True, text=True, timeout=300, env={**os.environ, **environment}, check=False
+            [PENSTOCK, *words],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={**os.environ, **environment},
+            check=False,
         )
         assert expect is None or done.returncode == expect, (done.returncode, done.stdout, done.stderr)
         return done

@@ -1,10 +1,10 @@
 """Penstock: production Kafka <-> Spark pipelines from one declarative spec.
 
-    from penstock import Pipeline, run
+from penstock import Pipeline, run
 
-    pipeline = Pipeline.load("payments.yaml")      # or Pipeline(name=..., kafka=..., ...): the same model
-    run(pipeline, until_caught_up=True)
-    assert verify(pipeline).complete
+pipeline = Pipeline.load("payments.yaml")      # or Pipeline(name=..., kafka=..., ...): the same model
+run(pipeline, until_caught_up=True)
+assert verify(pipeline).complete
 """
 
 from __future__ import annotations
@@ -31,6 +31,6 @@ def __getattr__(name: str) -> Any:
     """Names are loaded when they are asked for, so that `import penstock` costs nothing and needs no engine."""
     if name not in _HOME:
         raise AttributeError(f"module 'penstock' has no attribute '{name}'")
-    import importlib  # noqa: PLC0415
+    import importlib
 
     return getattr(importlib.import_module(_HOME[name]), name)

@@ -65,9 +65,7 @@ def test_source_and_dead_letter_topics_are_created_with_their_settings(
     assert (there[name].partitions, there[f"{name}.DLT"].partitions) == (4, 1)
 
 
-def test_applied_again_nothing_is_created_or_changed(
-    kafka: Broker, config: Config, tmp_path: Path, name: str
-) -> None:
+def test_applied_again_nothing_is_created_or_changed(kafka: Broker, config: Config, tmp_path: Path, name: str) -> None:
     spec = spec_file(tmp_path, kafka, name)
     apply(spec)
     before = admin.topics(config)[name]
@@ -103,7 +101,7 @@ def test_settings_the_broker_refuses_are_a_mistake_in_the_spec(config: Config, n
 
 
 def test_topic_config_reaches_the_broker(config: Config, name: str) -> None:
-    from confluent_kafka.admin import ConfigResource, ResourceType  # noqa: PLC0415
+    from confluent_kafka.admin import ConfigResource, ResourceType
 
     settings = TopicSettings(config={"cleanup.policy": "compact", "retention.ms": 1234567})
     admin.create_missing(config, {name: settings})

@@ -214,9 +214,7 @@ def test_broker_that_ends_while_starting_shows_the_end_of_its_log(directory: Pat
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("moment", ["formatting", "starting"])
-def test_signal_while_starting_leaves_nothing_running(
-    directory: Path, signum: signal.Signals, moment: str
-) -> None:
+def test_signal_while_starting_leaves_nothing_running(directory: Path, signum: signal.Signals, moment: str) -> None:
     child = penstock("up", directory=directory)
     word = {"formatting": "kafka.tools.StorageTool", "starting": "kafka.Kafka"}[moment]
     deadline = time.monotonic() + 60

@@ -56,12 +56,8 @@ def penstock(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 def consumed(kafka: Broker, topic: str, partitions: int) -> dict[Place, tuple[bytes | None, bytes | None]]:
     """Every record of the topic: place -> (key, value), read without any code of ours."""
-    consumer = Consumer(
-        {"bootstrap.servers": kafka.bootstrap, "group.id": "judge", "enable.auto.commit": False}
-    )
-    ends = {
-        p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(partitions)
-    }
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "judge", "enable.auto.commit": False})
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(partitions)}
     consumer.assign([TopicPartition(topic, p, 0) for p in ends])
     found: dict[Place, tuple[bytes | None, bytes | None]] = {}
     until = time.monotonic() + 60
@@ -194,9 +190,7 @@ def running(kafka: Broker, tmp_path: Path, topic: str, ledger: Path) -> subproce
     return process
 
 
-def test_killed_producer_leaves_a_ledger_that_neither_invents_nor_forgets(
-    kafka: Broker, tmp_path: Path
-) -> None:
+def test_killed_producer_leaves_a_ledger_that_neither_invents_nor_forgets(kafka: Broker, tmp_path: Path) -> None:
     topic, ledger = new_topic(kafka), tmp_path / "l.arrow"
     process = running(kafka, tmp_path, topic, ledger)
     os.kill(process.pid, signal.SIGKILL)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from tests.payments import Payments, judge
 
 from penstock import record
 from penstock.errors import (
@@ -23,7 +24,6 @@ from penstock.errors import (
 from penstock.kafka.payments import POISON
 from penstock.runtime import supervise
 from penstock.spec.model import Pipeline
-from tests.payments import Payments, judge
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -96,7 +96,7 @@ def test_reasons_name_the_field_the_value_and_what_was_expected(payments: Paymen
     payments.run()
     reasons = Counter((d.error_class, d.reason) for d in payments.dead())
     assert set(reasons) == {
-        (record.WRONG_TYPE, 'merchant.name: expected string, got int; the value is 7'),
+        (record.WRONG_TYPE, "merchant.name: expected string, got int; the value is 7"),
         (record.MISSING_FIELD, "account: required, but absent"),
         (record.BROKEN_RULE, "positive: not true: amount > 0; amount = -5.00"),
         (record.OUT_OF_RANGE, "amount: 1E+15 is not a value that fits decimal(12,2)"),
@@ -161,7 +161,9 @@ def test_start_latest_skips_what_was_there_and_a_changed_start_is_reported(payme
 
 
 def test_rules_can_drop_and_tombstones_can_be_dropped_and_both_are_counted(payments: Payments) -> None:
-    payments.spec["contract"]["payments"] += [{"name": "known-currency", "rule": "currency in ('EUR')", "otherwise": "drop"}]
+    payments.spec["contract"]["payments"] += [
+        {"name": "known-currency", "rule": "currency in ('EUR')", "otherwise": "drop"}
+    ]
     payments.spec["source"]["topics"][payments.topic]["value"]["tombstones"] = "drop"
     payments.send(good(1), good(2, currency="XXX"), None, good(3, amount=-1, currency="XXX"))
     payments.run()

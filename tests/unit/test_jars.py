@@ -162,9 +162,7 @@ def test_file_cut_short_on_its_way_never_becomes_visible(
     lock = write_lock(TINY)
     fetched = ivy.download
 
-    def cut_short(
-        artifacts: list[ivy.Artifact], directory: Path, on_progress: None
-    ) -> dict[tuple[str, str, str], str]:
+    def cut_short(artifacts: list[ivy.Artifact], directory: Path, on_progress: None) -> dict[tuple[str, str, str], str]:
         reasons = fetched(artifacts, directory, on_progress)
         [arrived] = directory.glob("*/*.jar")
         os.truncate(arrived, 1000)
@@ -233,9 +231,7 @@ jars.ensure(["tiny"], lock=Path(sys.argv[1]))
 """
 
 
-def test_killed_fetch_leaves_no_broken_cache_and_the_next_one_sweeps_up(
-    cache: Path, write_lock: WriteLock
-) -> None:
+def test_killed_fetch_leaves_no_broken_cache_and_the_next_one_sweeps_up(cache: Path, write_lock: WriteLock) -> None:
     lock = write_lock(TINY, LARGER)
     child = subprocess.Popen([sys.executable, "-c", FETCH, str(lock)])
     ivys: list[psutil.Process] = []

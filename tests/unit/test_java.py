@@ -50,16 +50,12 @@ def test_a_link_on_path_leads_to_the_real_home(nowhere: Path, monkeypatch: pytes
     assert java.find().home == real
 
 
-def test_without_a_release_file_the_version_is_asked_for(
-    nowhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_release_file_the_version_is_asked_for(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(install(nowhere / "a", "21.0.2", release=False)))
     assert java.find().major == 21
 
 
-@pytest.mark.parametrize(
-    ("version", "named"), [("1.8.0_402", "Java 8"), ("11.0.1", "Java 11"), ("25", "Java 25")]
-)
+@pytest.mark.parametrize(("version", "named"), [("1.8.0_402", "Java 8"), ("11.0.1", "Java 11"), ("25", "Java 25")])
 def test_unsuitable_java_is_named_in_one_line(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch, version: str, named: str
 ) -> None:

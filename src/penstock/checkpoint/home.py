@@ -1,9 +1,9 @@
 """The directory a pipeline lives in: Spark's own checkpoint, our ledger, logs, and the lock that keeps it single.
 
-    <checkpoint>/spark/    Spark's checkpoint: offset log, commit log, metadata. We read it and never write it.
-    <checkpoint>/ledger/   what happened to every offset (checkpoint.ledger)
-    <checkpoint>/logs/     what the engine said
-    <checkpoint>/lock      held while the pipeline runs
+<checkpoint>/spark/    Spark's checkpoint: offset log, commit log, metadata. We read it and never write it.
+<checkpoint>/ledger/   what happened to every offset (checkpoint.ledger)
+<checkpoint>/logs/     what the engine said
+<checkpoint>/lock      held while the pipeline runs
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Home:
             raise NotWritable(
                 f"cannot write to the checkpoint directory {self.path}",
                 cause=error.strerror or str(error),
-                next_command=f"make {error.filename or self.path} a directory you can write to, or change `checkpoint:` in the spec",
+                next_command=f"make {error.filename or self.path} a writable directory, or change `checkpoint:`",
             ) from None
         with lock:
             try:

@@ -28,7 +28,7 @@ def apply(
     as_json: AsJson = False,
 ) -> None:
     """Create the topics of a spec that are missing. Topics that exist are never changed or deleted."""
-    from penstock.kafka import admin, connection  # noqa: PLC0415  the Kafka client is slow to import
+    from penstock.kafka import admin, connection
 
     pipeline = Pipeline.load(file)
     config = connection.client_config(pipeline)

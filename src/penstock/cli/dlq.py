@@ -22,8 +22,8 @@ _WIDTH = 76
 @dlq.command()
 def stats(file: Annotated[Path, typer.Argument(help="The pipeline's spec.")], as_json: AsJson = False) -> None:
     """Dead letters grouped by stage, error class and reason, with one sample each."""
-    from penstock.runtime import build  # noqa: PLC0415
-    from penstock.spec.load import load  # noqa: PLC0415
+    from penstock.runtime import build
+    from penstock.spec.load import load
 
     count: Counter[tuple[str, str, str]] = Counter()
     sample: dict[tuple[str, str, str], str] = {}

@@ -20,9 +20,7 @@ def jars(
     group: Annotated[
         list[str] | None, typer.Option("--group", help="Only this group; can be given more than once.")
     ] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Hash the cache again; what is damaged is removed.")
-    ] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Hash the cache again; what is damaged is removed.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the pinned jars and whether they are cached; fetch or verify them."""

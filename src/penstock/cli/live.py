@@ -1,4 +1,4 @@
-"""How `penstock run` shows itself: a live panel on a terminal, plain lines everywhere else, JSON lines with `--json`."""
+"""How `penstock run` shows itself: a live panel on a terminal, plain lines elsewhere, JSON lines with `--json`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Display(Watch):
         self._over = threading.Event()
 
     def started(self, pipeline: Pipeline, home: Home) -> None:
-        self.began = time.monotonic()
+        self.began, self.home = time.monotonic(), home
         threading.Thread(target=self._look_at_ends, args=(pipeline,), daemon=True).start()
 
     def close(self) -> None:
@@ -45,7 +45,7 @@ class Display(Watch):
 
     def _look_at_ends(self, pipeline: Pipeline) -> None:
         """Ask Kafka for the ends now and then. A failure is the run's business, not the display's."""
-        from penstock.kafka import admin, connection  # noqa: PLC0415
+        from penstock.kafka import admin, connection
 
         config = connection.client_config(pipeline)
         while not self._over.wait(_ENDS_EVERY_S if self.progress.ends else 0):
@@ -71,7 +71,7 @@ class Display(Watch):
 class Lines(Display):
     def started(self, pipeline: Pipeline, home: Home) -> None:
         super().started(pipeline, home)
-        output.note(f"pipeline {pipeline.name}: running, checkpoint {home.path}")
+        output.note(f"pipeline {pipeline.name}: running, checkpoint {self.home.path}")
 
     def batch_done(self, entry: Entry, seconds: float) -> None:
         self.progress.batch_done(entry, seconds)
@@ -92,7 +92,7 @@ class Lines(Display):
 class JsonLines(Display):
     def started(self, pipeline: Pipeline, home: Home) -> None:
         super().started(pipeline, home)
-        self._say("started", pipeline=pipeline.name, checkpoint=str(home.path))
+        self._say("started", pipeline=pipeline.name, checkpoint=str(self.home.path))
 
     def batch_done(self, entry: Entry, seconds: float) -> None:
         self.progress.batch_done(entry, seconds)
@@ -113,8 +113,8 @@ class Panel(Lines):
     """A panel that is redrawn in place; warnings scroll above it."""
 
     def __init__(self) -> None:
-        from rich.console import Console  # noqa: PLC0415
-        from rich.live import Live  # noqa: PLC0415
+        from rich.console import Console
+        from rich.live import Live
 
         super().__init__()
         self._name = ""
@@ -135,9 +135,9 @@ class Panel(Lines):
         self._live.stop()
 
     def _draw(self) -> Any:
-        from rich.panel import Panel as Box  # noqa: PLC0415
-        from rich.progress_bar import ProgressBar  # noqa: PLC0415
-        from rich.table import Table  # noqa: PLC0415
+        from rich.panel import Panel as Box
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
 
         p = self.progress
         rows = Table.grid(padding=(0, 2))

@@ -27,38 +27,26 @@ def produce(
     file: Annotated[Path, typer.Argument(help="The spec.")],
     *,
     count: Annotated[int, typer.Option(help="Records to send.")],
-    topic: Annotated[
-        str | None, typer.Option(help="Topic to send to. Default: the spec's only source topic.")
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option(help="Most records per second. Default: as fast as it goes.")
-    ] = None,
+    topic: Annotated[str | None, typer.Option(help="Topic to send to. Default: the spec's only source topic.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Most records per second. Default: as fast as it goes.")] = None,
     key_skew: Annotated[
         float, typer.Option(help="0: all accounts alike. 1: Zipf's law, few accounts have most.")
     ] = 0.0,
-    poison: Annotated[
-        float, typer.Option(help="Share of records made bad, 0 to 1; eight kinds in turn.")
-    ] = 0.0,
-    seed: Annotated[
-        int | None, typer.Option(help="Same seed, same records. Default: a new one, printed.")
-    ] = None,
+    poison: Annotated[float, typer.Option(help="Share of records made bad, 0 to 1; eight kinds in turn.")] = 0.0,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same records. Default: a new one, printed.")] = None,
     accounts: Annotated[int, typer.Option(help="How many accounts, that is keys, there are.")] = 10_000,
     base_time: Annotated[str | None, typer.Option(help="Event time of the first record, ISO-8601.")] = None,
     large: Annotated[int | None, typer.Option(help="Pad good records to this many bytes.")] = None,
-    ledger: Annotated[
-        Path | None, typer.Option(help="Write what became of each record (Arrow stream).")
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option(help="Seconds a record may wait for its acknowledgement.")
-    ] = 120.0,
+    ledger: Annotated[Path | None, typer.Option(help="Write what became of each record (Arrow stream).")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds a record may wait for its acknowledgement.")] = 120.0,
     as_json: AsJson = False,
 ) -> None:
     """Send payment events to a topic: idempotent, acks=all, the same records for the same seed.
 
     Exit status 5 when not every record was acknowledged. The ledger names each record's offset and outcome.
     """
-    from penstock.kafka import connection, load  # noqa: PLC0415  the Kafka client is slow to import
-    from penstock.kafka.payments import BASE_TIME, Recipe  # noqa: PLC0415
+    from penstock.kafka import connection, load
+    from penstock.kafka.payments import BASE_TIME, Recipe
 
     if rate is not None and not rate > 0:
         raise BadArgument("rate must be above 0", cause=f"it is {rate:g}")

@@ -25,14 +25,16 @@ def run(
     ] = False,
     accept: Annotated[
         list[str] | None,
-        typer.Option("--accept", metavar="CODE", help="Go on although this fact stops the pipeline (an error says when)."),
+        typer.Option(
+            "--accept", metavar="CODE", help="Go on although this fact stops the pipeline (an error says when)."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a pipeline. SIGTERM and Ctrl-C end it at a batch boundary; a second Ctrl-C ends it at once."""
-    from penstock.cli import live  # noqa: PLC0415
-    from penstock.runtime import supervise  # noqa: PLC0415
-    from penstock.spec.load import load  # noqa: PLC0415
+    from penstock.cli import live
+    from penstock.runtime import supervise
+    from penstock.spec.load import load
 
     pipeline = load(file)
     display = live.watch(as_json)
@@ -57,7 +59,8 @@ def run(
         return
     written = ", ".join(f"{n:,} to {name}" for name, n in facts["written"].items()) or "none written"
     output.say(
-        f"{pipeline.name}: {'stopped' if stop.asked else 'caught up'}; {facts['read']:,} records in {facts['batches']} batches "
-        f"({facts['seconds']} s): {written}, {facts['dead_letters']:,} dead letters, {facts['dropped']:,} dropped"
+        f"{pipeline.name}: {'stopped' if stop.asked else 'caught up'}; {facts['read']:,} records in "
+        f"{facts['batches']} batches ({facts['seconds']} s): "
+        f"{written}, {facts['dead_letters']:,} dead letters, {facts['dropped']:,} dropped"
     )
     sys.stdout.flush()

@@ -23,7 +23,7 @@ def schema(
 
     Save it and name it in the first line of a spec: # yaml-language-server: $schema=penstock.schema.json
     """
-    from penstock.spec import reference as pages  # noqa: PLC0415  building the models takes time
+    from penstock.spec import reference as pages
 
     if reference:
         page = pages.markdown()

@@ -30,7 +30,7 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Start a local Kafka. Data and ports are kept between runs."""
-    from penstock.local.broker import Cluster  # noqa: PLC0415  psutil is slow to import
+    from penstock.local.broker import Cluster
 
     cluster = Cluster(directory, brokers=brokers, port=port)
     already = cluster.is_up()
@@ -55,7 +55,7 @@ def down(
     as_json: AsJson = False,
 ) -> None:
     """Stop the local Kafka. Its data stays, unless --wipe is given."""
-    from penstock.local.broker import Cluster  # noqa: PLC0415  psutil is slow to import
+    from penstock.local.broker import Cluster
 
     stopped = Cluster(directory).down(wipe=wipe)
 
@@ -70,7 +70,7 @@ def down(
 @app.command()
 def ps(directory: Directory = DEFAULT, as_json: AsJson = False) -> None:
     """Show the local servers."""
-    from penstock.local.broker import Cluster  # noqa: PLC0415  psutil is slow to import
+    from penstock.local.broker import Cluster
 
     servers = Cluster(directory).status()
 

@@ -22,8 +22,8 @@ def verify(file: Annotated[Path, typer.Argument(help="The pipeline's spec.")], a
 
     Exit status 0 and "complete", or 1 and what is wrong with which batch, partition and offsets.
     """
-    from penstock.runtime.verify import verify as prove  # noqa: PLC0415
-    from penstock.spec.load import load  # noqa: PLC0415
+    from penstock.runtime.verify import verify as prove
+    from penstock.spec.load import load
 
     report = prove(load(file))
     output.emit({**asdict(report), "complete": report.complete}, as_json, lambda: _print(report))

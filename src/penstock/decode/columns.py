@@ -162,7 +162,7 @@ def _timestamp(arrow: pa.DataType, factor: int | None) -> Build:
 
 
 def _in_calendar(first: int, last: int) -> bool:
-    return _FIRST_TIME <= first and last <= _LAST_TIME
+    return first >= _FIRST_TIME and last <= _LAST_TIME
 
 
 def _offsets_of(values: Values) -> pa.Array:

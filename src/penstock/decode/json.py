@@ -109,9 +109,9 @@ class JsonDecoder:
             except Exception as error:  # any bytes must end as a record or as a failure
                 keep(None)
                 failures[i] = explain(value, error)
-        return Decoded(self._columns(records, raw, failures), failures)
+        return Decoded(self._columns(records, failures), failures)
 
-    def _columns(self, records: list[Any], raw: list[bytes | None], failures: dict[int, Failure]) -> list[pa.Array]:
+    def _columns(self, records: list[Any], failures: dict[int, Failure]) -> list[pa.Array]:
         while True:
             columns: list[pa.Array] = []
             refused: dict[int, Failure] = {}

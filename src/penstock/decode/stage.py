@@ -31,7 +31,7 @@ def decode(raw: DataFrame, topic: str, settings: Topic, struct: Struct, *, with_
     Only the columns somebody needs travel to the Python worker and back: a record's own bytes come along for dead
     letters (`with_raw`) or when the spec asks for them (`kafka_columns`).
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+    from pyspark.sql import functions as F
 
     wanted = (*record.ORIGIN[1:], *(record.ON_REQUEST if with_raw else settings.kafka_columns))
     inside = {name: f"{record.KAFKA}_{name}" for name in wanted}  # `_kafka...` is reserved: no field can clash

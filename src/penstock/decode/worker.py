@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ class DecodeBatches:
     make: Callable[[Struct], Decoder]
     passed_on: tuple[str, ...]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decode = self.make(self.struct)
         names = [*(m.name for m in self.struct.members), ERROR, *self.passed_on]
         for batch in batches:

@@ -85,7 +85,7 @@ class Session:
 
 @contextmanager
 def _session(config: Config, timeout: float) -> Iterator[Session]:
-    from confluent_kafka import KafkaException  # noqa: PLC0415  see connection.admin
+    from confluent_kafka import KafkaException
 
     session = Session(config, timeout)
     try:
@@ -96,7 +96,7 @@ def _session(config: Config, timeout: float) -> Iterator[Session]:
 
 
 def _timed_out() -> KafkaError:
-    from confluent_kafka import KafkaError  # noqa: PLC0415
+    from confluent_kafka import KafkaError
 
     return KafkaError(KafkaError._TIMED_OUT)
 
@@ -108,7 +108,7 @@ def topics(config: Config, timeout: float = 10) -> dict[str, TopicFacts]:
 
 
 def _topics(session: Session) -> dict[str, TopicFacts]:
-    from confluent_kafka import KafkaException, TopicCollection  # noqa: PLC0415
+    from confluent_kafka import KafkaException, TopicCollection
 
     names = list(session.client.list_topics(timeout=session.timeout).topics)
     if not names:
@@ -138,8 +138,7 @@ def require_topics(
     if missing:
         raise TopicMissing(
             f"no topic {', '.join(repr(name) for name in missing)}",
-            cause="; ".join(_nearest(name, there) for name in missing)
-            + f" (cluster {config['bootstrap.servers']})",
+            cause="; ".join(_nearest(name, there) for name in missing) + f" (cluster {config['bootstrap.servers']})",
             next_command=f"penstock apply {spec}",
             facts={"missing": missing},
         )
@@ -157,8 +156,8 @@ def create_missing(config: Config, wanted: Mapping[str, TopicSettings], timeout:
     Topics that exist are left as they are, whatever their settings. Called again after a crash it creates the
     rest.
     """
-    from confluent_kafka import KafkaException  # noqa: PLC0415
-    from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415
+    from confluent_kafka import KafkaException
+    from confluent_kafka.cimpl import NewTopic
 
     with _session(config, timeout) as session:
         there = _topics(session)
@@ -186,9 +185,7 @@ def create_missing(config: Config, wanted: Mapping[str, TopicSettings], timeout:
 
 
 def _as_kafka(config: Mapping[str, str | float | bool]) -> dict[str, str]:
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in config.items()
-    }
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in config.items()}
 
 
 def _not_created(refused: Mapping[str, KafkaError], created: list[str]) -> PenstockError:
@@ -207,9 +204,7 @@ def _wait_for(session: Session, created: list[str]) -> None:
     until = time.monotonic() + session.timeout
     while time.monotonic() < until:
         known = session.client.list_topics(timeout=session.timeout).topics
-        if all(
-            name in known and all(p.leader >= 0 for p in known[name].partitions.values()) for name in created
-        ):
+        if all(name in known and all(p.leader >= 0 for p in known[name].partitions.values()) for name in created):
             return
         time.sleep(0.05)
 
@@ -222,7 +217,7 @@ def watermarks(
     Uncommitted transactions count: these are offsets, not records. Raises TopicMissing for a topic that is
     gone.
     """
-    from confluent_kafka.admin._listoffsets import OffsetSpec  # noqa: PLC0415
+    from confluent_kafka.admin._listoffsets import OffsetSpec
 
     if not partitions:
         return {}
@@ -233,7 +228,7 @@ def watermarks(
 
 
 def _offsets(session: Session, partitions: Mapping[str, int], spec: OffsetSpec) -> dict[tuple[str, int], int]:
-    from confluent_kafka import KafkaException, TopicPartition  # noqa: PLC0415
+    from confluent_kafka import KafkaException, TopicPartition
 
     asked = {TopicPartition(topic, p): spec for topic, n in partitions.items() for p in range(n)}
     answers: dict[tuple[str, int], int] = {}

@@ -58,21 +58,21 @@ def spark_options(pipeline: Pipeline) -> dict[str, str]:
 
 
 def admin(config: Config, **more: Any) -> AdminClient:
-    from confluent_kafka.admin import AdminClient  # noqa: PLC0415  costs 100 ms that `check` must not pay
+    from confluent_kafka.admin import AdminClient
 
     client: AdminClient = _open(AdminClient, config, more)
     return client
 
 
 def producer(config: Config, **more: Any) -> Producer:
-    from confluent_kafka import Producer  # noqa: PLC0415
+    from confluent_kafka import Producer
 
     client: Producer = _open(Producer, config, more)
     return client
 
 
 def consumer(config: Config, **more: Any) -> Consumer:
-    from confluent_kafka import Consumer  # noqa: PLC0415
+    from confluent_kafka import Consumer
 
     client: Consumer = _open(Consumer, config, more)
     return client
@@ -84,7 +84,7 @@ def _open(kind: Any, config: Config, more: dict[str, Any]) -> Any:
     `more` uses librdkafka's names with `_` for `.`: `queue_buffering_max_messages=500000`; callbacks keep
     theirs.
     """
-    from confluent_kafka import KafkaException  # noqa: PLC0415
+    from confluent_kafka import KafkaException
 
     settings: dict[str, Any] = dict(config)
     for name, value in more.items():

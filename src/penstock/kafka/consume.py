@@ -23,7 +23,7 @@ def visible(
     A range ends where the consumer's position has reached its end: the last offsets may be markers, aborted
     records or compaction gaps, and no record will ever come for them.
     """
-    from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition  # noqa: PLC0415
+    from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
     consumer = connection.consumer(
         {
@@ -52,12 +52,12 @@ def visible(
             if idle > _IDLE_LIMIT:
                 raise KafkaUnreachable(f"topic {topic} stopped answering", cause="no data and no end for 30 s")
             for message in messages:
-                error, partition = message.error(), message.partition()
+                error, partition, offset = message.error(), _known(message.partition()), message.offset()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
                     ends.pop(partition, None)
                 elif error is not None:
                     raise KafkaException(error)
-                elif partition in ends and message.offset() < ends[partition]:
+                elif partition in ends and _known(offset) < ends[partition]:
                     yield message
             for position in consumer.position([TopicPartition(topic, p) for p in ends]):
                 if position.offset >= ends[position.partition]:
@@ -65,3 +65,18 @@ def visible(
                     consumer.pause([TopicPartition(topic, position.partition)])
     finally:
         consumer.close()
+
+
+def position(message: Message) -> tuple[int, int]:
+    """Partition and offset of a record that was read."""
+    return _known(message.partition()), _known(message.offset())
+
+
+def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
+    """In the order they were written, with names that repeat."""
+    return message.headers() or []  # type: ignore[return-value]  # typed for the producer's side, which takes more
+
+
+def _known(value: int | None) -> int:
+    assert value is not None  # only a record that was not sent yet has none
+    return value

@@ -115,9 +115,7 @@ class LedgerFile:
         try:
             with fresh.open("wb") as file:
                 with pa.ipc.new_stream(file, SCHEMA) as stream:
-                    stream.write_table(
-                        pa.Table.from_batches([self.rows.table(0, stop)]), max_chunksize=1_000_000
-                    )
+                    stream.write_table(pa.Table.from_batches([self.rows.table(0, stop)]), max_chunksize=1_000_000)
                 file.flush()
                 os.fsync(file.fileno())
             fresh.replace(self.path)

@@ -178,9 +178,7 @@ class Payments:
             good = values[i]
             assert good is not None
             values[i] = _poisoned(good, KINDS[kinds[i]], first + i, float(dice[6][i]))
-        return Slice(
-            first, [self._keys[rank] for rank in chosen], values, kinds, (status == 0) & (kinds == 0)
-        )
+        return Slice(first, [self._keys[rank] for rank in chosen], values, kinds, (status == 0) & (kinds == 0))
 
     def _kinds(self, numbers: Any) -> Any:
         """Position in KINDS per record. The k-th poison is where k first fits into share * number."""
@@ -197,9 +195,7 @@ def _compact(value: Any) -> str:
 _DIGITS = [b"%03d" % n for n in range(1_000)]
 _UNITS = [b"%d." % n for n in range(10_000)]
 _CENTS = [b"%02d" % n for n in range(100)]
-_MIDDLES = [
-    f',"currency":"{c}","status":"{s}","event_time":"'.encode() for c in _CURRENCIES for s in _STATUSES
-]
+_MIDDLES = [f',"currency":"{c}","status":"{s}","event_time":"'.encode() for c in _CURRENCIES for s in _STATUSES]
 _ENDINGS = [
     f'Z","merchant":{_compact({"name": name, "country": country})},"tags":{_compact(tags)}}}'.encode()
     for name, country in _MERCHANTS

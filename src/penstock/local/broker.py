@@ -115,9 +115,7 @@ class Cluster:
     def resume(self, broker_id: int) -> None:
         self._server(broker_id).resume()
 
-    def _start(
-        self, layout: Layout, starting: Sequence[Broker], jar_paths: list[Path], signals: Signals
-    ) -> None:
+    def _start(self, layout: Layout, starting: Sequence[Broker], jar_paths: list[Path], signals: Signals) -> None:
         """1. every port is free  2. storage formatted  3. launched  4. each answers; or all is undone."""
         for broker in starting:
             for port in (broker.port, broker.controller_port):
@@ -248,8 +246,8 @@ def _answers(broker: Broker, expected: int) -> bool:
     """The broker serves metadata that names itself and as many brokers as the cluster must have."""
     if not ports.accepts(broker.port):
         return False
-    from confluent_kafka import KafkaException  # noqa: PLC0415  a client is needed only while starting
-    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
 
     # log_level 0: a connection refused while a broker starts is what we are here to wait for.
     client = AdminClient({"bootstrap.servers": broker.address, "log_level": 0, "socket.timeout.ms": 2000})

@@ -74,9 +74,7 @@ def deferred_signals() -> Iterator[Signals]:
             signal.signal(each, handler)
     if signals.received is not None:
         signal.raise_signal(signals.received)
-        raise ServerFailed(
-            f"interrupted by {signal.Signals(signals.received).name}"
-        )  # the handler let us live
+        raise ServerFailed(f"interrupted by {signal.Signals(signals.received).name}")  # the handler let us live
 
 
 @dataclass(frozen=True)

@@ -47,9 +47,7 @@ def _marker(directory: Path, broker: Broker) -> Path:
     return directory / broker.name / "formatted"
 
 
-def _formatting(
-    directory: Path, layout: Layout, broker: Broker, jar_paths: Sequence[Path]
-) -> subprocess.Popen[str]:
+def _formatting(directory: Path, layout: Layout, broker: Broker, jar_paths: Sequence[Path]) -> subprocess.Popen[str]:
     command = [str(java.find().executable), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     command += [f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}"]
     command += [f"-Dpenstock.log={directory / 'logs' / f'{broker.name}.log'}"]

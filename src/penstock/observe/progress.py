@@ -1,4 +1,4 @@
-"""Progress of a run as numbers: pure arithmetic over ledger entries and high watermarks. The terminal only prints it."""
+"""Progress of a run as numbers: arithmetic over ledger entries and high watermarks. The terminal only prints it."""
 
 from __future__ import annotations
 

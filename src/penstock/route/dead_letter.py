@@ -77,7 +77,7 @@ class DeadLetters(Protocol):
 
 def as_rows(judged: DataFrame, verdict: tuple[Column, Column, Column]) -> DataFrame:
     """Dead rows in the shape every writer takes. `judged` must carry the raw columns in `_kafka`."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+    from pyspark.sql import functions as F
 
     at = F.col(record.KAFKA)
     stage, error_class, reason = verdict
@@ -128,7 +128,9 @@ def to_headers(letter: DeadLetter) -> Headers:
     return [*letter.headers, *ours]
 
 
-def from_headers(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> DeadLetter | None:
+def from_headers(
+    key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
+) -> DeadLetter | None:
     """A dead letter read back from Kafka; None for a record that is not one of ours."""
     headers = list(headers)
     # Ours are the last ones, back to the first that `to_headers` writes: a dead letter of a dead letter carries an

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import KafkaUnreachable, SinkFailed
 from penstock.kafka import admin, connection
-from penstock.kafka.consume import visible
+from penstock.kafka.consume import headers_of, visible
 from penstock.record import Batch
 from penstock.route import dead_letter
 from penstock.route.dead_letter import DeadLetter
@@ -54,7 +54,7 @@ class DeadLetterTopics:
         admin.require_topics(self.config, self.topics)
 
     def written(self, batch: Batch) -> int | None:
-        from confluent_kafka import KafkaException  # noqa: PLC0415
+        from confluent_kafka import KafkaException
 
         try:
             # Step 1 here too: until the old attempt is fenced, its transaction could still commit after we looked.
@@ -64,7 +64,7 @@ class DeadLetterTopics:
             raise _failed(error, batch.id) from None
 
     def write(self, batch: Batch, rows: DataFrame) -> int:
-        from confluent_kafka import KafkaException  # noqa: PLC0415
+        from confluent_kafka import KafkaException
 
         try:
             producer = self._producer(batch)
@@ -79,12 +79,12 @@ class DeadLetterTopics:
         existing = admin.topics(self.config)
         for topic in self.topics:
             for message in visible(self.config, topic, existing[topic].partitions) if topic in existing else ():
-                letter = dead_letter.from_headers(message.key(), message.value(), message.headers() or [])
+                letter = dead_letter.from_headers(message.key(), message.value(), headers_of(message))
                 if letter and letter.pipeline == self.pipeline and query in (None, letter.query):
                     yield letter
 
     def _transaction(self, producer: Any, batch: Batch, rows: DataFrame) -> int:
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+        from pyspark.sql import functions as F
 
         refused: list[str] = []
 
@@ -107,7 +107,7 @@ class DeadLetterTopics:
         return count
 
     def _commit(self, producer: Any, batch: Batch, count: int) -> None:
-        from confluent_kafka import TopicPartition  # noqa: PLC0415
+        from confluent_kafka import TopicPartition
 
         ledger = self._ledger_partition()
         said = json.dumps({"batch": batch.id, "dead": count})
@@ -142,7 +142,7 @@ class DeadLetterTopics:
         return producer
 
     def _ledger_partition(self) -> Any:
-        from confluent_kafka import TopicPartition  # noqa: PLC0415
+        from confluent_kafka import TopicPartition
 
         return TopicPartition(self.topics[0], 0)
 
@@ -157,7 +157,7 @@ class DeadLetterTopics:
 
 def _committed(consumer: Any, partition: Any) -> Any:
     """The group's offset. A coordinator that just moved or starts up says so; it is asked again until it answers."""
-    from confluent_kafka import KafkaException  # noqa: PLC0415
+    from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + _TIMEOUT_S
     while True:
@@ -176,7 +176,12 @@ def _produce(producer: Any, topic: str, letter: DeadLetter, delivered: Any) -> N
     while True:
         try:
             producer.produce(
-                topic, letter.value, letter.key, timestamp=max(letter.timestamp_ms, 0), headers=headers, on_delivery=delivered
+                topic,
+                letter.value,
+                letter.key,
+                timestamp=max(letter.timestamp_ms, 0),
+                headers=headers,
+                on_delivery=delivered,
             )
         except BufferError:
             producer.poll(0.1)

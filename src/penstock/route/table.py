@@ -35,7 +35,7 @@ class DeadLetterTable:
         return self.to.written(batch)
 
     def write(self, batch: Batch, rows: DataFrame) -> int:
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+        from pyspark.sql import functions as F
 
         origin = {"pipeline": batch.pipeline, "query": batch.query, "batch": batch.id}
         return self.to.write(batch, rows.select("*", *(F.lit(value).alias(name) for name, value in origin.items())))

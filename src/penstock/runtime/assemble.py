@@ -84,7 +84,10 @@ class Assembly:
         try:
             # 2. sinks
             failpoint.reach("before-sinks", batch_id, raw)
-            handed = {name: self._into(sink, batch, made[self.pipeline.sinks[name].from_]) for name, sink in self.sinks.items()}
+            handed = {
+                name: self._into(sink, batch, made[self.pipeline.sinks[name].from_])
+                for name, sink in self.sinks.items()
+            }
             counts = {inlet.topic: tally.result() for inlet, tally in zip(self.inlets, tallies, strict=True)}
             failpoint.reach("after-sinks", batch_id, raw)
         finally:
@@ -141,7 +144,12 @@ class Assembly:
         return dead_letter.as_rows(dead, inlet.contract.reason(dead))
 
     def _sink_count(
-        self, name: str, rows: int, made: dict[str, DataFrame], sources: dict[str, DataFrame], counts: dict[str, TopicCount]
+        self,
+        name: str,
+        rows: int,
+        made: dict[str, DataFrame],
+        sources: dict[str, DataFrame],
+        counts: dict[str, TopicCount],
     ) -> SinkCount:
         view = made[self.pipeline.sinks[name].from_]
         for inlet in self.inlets:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def midway(place: str, batch: int, rows: DataFrame) -> DataFrame:
         return rows
     victims = _driver(rows)
 
-    def pass_on_then_kill(batches: Iterator[Any]) -> Iterator[Any]:
+    def pass_on_then_kill(batches: Iterable[Any]) -> Iterator[Any]:
         for number, part in enumerate(batches):
             if number:
                 _kill(victims)

@@ -8,7 +8,12 @@ from pathlib import Path
 from penstock.errors import EngineFailed, KafkaUnreachable, OffsetsVanished, PenstockError, RuleStopped
 from penstock.transform.contract import STOP_MARK
 
-_OFFSETS_GONE = ("OffsetOutOfRangeException", "KAFKA_DATA_LOSS", "Some data may have been lost", "data may have been lost")
+_OFFSETS_GONE = (
+    "OffsetOutOfRangeException",
+    "KAFKA_DATA_LOSS",
+    "Some data may have been lost",
+    "data may have been lost",
+)
 _KAFKA_AWAY = (
     "org.apache.kafka.common.errors.TimeoutException",
     "org.apache.kafka.common.errors.DisconnectException",
@@ -28,7 +33,7 @@ def translate(error: BaseException, log: Path) -> PenstockError:
         return error
     text = str(error)
     if STOP_MARK in text:
-        said = text.split(STOP_MARK, 1)[1].split("\n")[0].strip()
+        said = text.split(STOP_MARK, 1)[1].split("\n", maxsplit=1)[0].strip()
         return RuleStopped(
             f"a record broke a rule that stops the pipeline: {said}",
             cause="the rule says `otherwise: stop`; nothing of this batch was written",

@@ -77,9 +77,7 @@ def download(
     ]
     reasons: dict[tuple[str, str, str], str] = {}
     unreachable = None
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     try:
         assert process.stdout is not None
         for line in process.stdout:

@@ -80,9 +80,7 @@ def pinned(groups: Iterable[str] | None = None, lock: Path = LOCK_FILE) -> list[
     return [Jar(group=group, **entry) for group in wanted for entry in entries[group]]
 
 
-def ensure(
-    groups: Iterable[str], on_progress: OnProgress | None = None, *, lock: Path = LOCK_FILE
-) -> list[Path]:
+def ensure(groups: Iterable[str], on_progress: OnProgress | None = None, *, lock: Path = LOCK_FILE) -> list[Path]:
     """Paths of all jars of `groups`, fetching the missing ones. Called before every JVM that needs them.
 
     1. Look: when every jar is cached, return at once.

@@ -88,9 +88,7 @@ def _major(home: Path, executable: Path) -> int | None:
         match = None
     if match is None:
         try:
-            done = subprocess.run(
-                [executable, "-version"], capture_output=True, text=True, timeout=30, check=False
-            )
+            done = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=False)
         except (OSError, subprocess.TimeoutExpired):
             return None
         match = _VERSION.search(done.stderr + done.stdout)

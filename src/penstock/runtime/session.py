@@ -88,7 +88,7 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
         **{name: str(value) for name, value in pipeline.spark.conf.items()},
     }
     with _standard_error_to(logs / LOG_NAME):
-        from pyspark.sql import SparkSession  # noqa: PLC0415
+        from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.appName(f"penstock.{pipeline.name}").master(_with_retries(master))
         for name, value in conf.items():
@@ -105,7 +105,13 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
 
 def _cores(master: str) -> int:
     given = re.match(r"local\[(\d+)", master)
-    return int(given[1]) if given else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+    return (
+        int(given[1])
+        if given
+        else len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 2
+    )
 
 
 def _with_retries(master: str) -> str:

@@ -22,7 +22,10 @@ from penstock.transform.sql import views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock.route.dead_letter import DeadLetters
+    from penstock.sink.contract import Sink
 
 _POLL_S = 0.1
 _BACK_OFF_S = (1, 2, 5, 10, 20, 30)  # a broker restart takes seconds; past these the last one repeats
@@ -74,7 +77,8 @@ def run(
         guard.check(home, pipeline.name, frozenset(accept))
         assembly = build.assembly(pipeline)
         admin.require_topics(client_config(pipeline), list(pipeline.source.topics))
-        for part in (*assembly.sinks.values(), assembly.dead_letters):
+        parts: list[Sink | DeadLetters] = [*assembly.sinks.values(), assembly.dead_letters]
+        for part in parts:
             part.prepare(Batch(pipeline.name, assembly.log.query_id() or "", 0), frozenset(accept))
         _report_ignored_start(pipeline, assembly, watch)
         spark = session.start(pipeline, home.logs)
@@ -88,8 +92,8 @@ def _report_ignored_start(pipeline: Pipeline, assembly: Assembly, watch: Watch) 
     last = assembly.ledger.last()
     if last and last.start != pipeline.source.start:
         watch.warn(
-            f"`start: {pipeline.source.start}` has no effect: this pipeline began with `{last.start}` and has processed "
-            f"{last.batch + 1} batches; the checkpoint owns the offsets"
+            f"`start: {pipeline.source.start}` has no effect: this pipeline began with `{last.start}` and has "
+            f"processed {last.batch + 1} batches; the checkpoint owns the offsets"
         )
 
 
@@ -149,7 +153,11 @@ class _Batches:
 
 
 def _start(
-    spark: SparkSession, pipeline: Pipeline, home: Home, batches: Callable[[DataFrame, int], None], until_caught_up: bool
+    spark: SparkSession,
+    pipeline: Pipeline,
+    home: Home,
+    batches: Callable[[DataFrame, int], None],
+    until_caught_up: bool,
 ) -> StreamingQuery:
     writer = (
         source.stream(spark, pipeline)

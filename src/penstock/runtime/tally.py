@@ -26,8 +26,8 @@ class Tally:
     """
 
     def __init__(self, contract: Contract, judged: DataFrame, shared: bool) -> None:
-        from pyspark import StorageLevel  # noqa: PLC0415
-        from pyspark.sql import Observation  # noqa: PLC0415
+        from pyspark import StorageLevel
+        from pyspark.sql import Observation
 
         self._contract = contract
         self._kept = judged.persist(StorageLevel.MEMORY_AND_DISK) if shared else None
@@ -55,8 +55,8 @@ class Tally:
     @staticmethod
     def of_rows(rows: DataFrame) -> tuple[DataFrame, Callable[[], int]]:
         """The same rows, and a function that tells how many there were once an action has run over them."""
-        from pyspark.sql import Observation  # noqa: PLC0415
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
 
         observation = Observation()
         return rows.observe(observation, F.count(F.lit(1)).alias("rows")), lambda: int(_observed(observation)["rows"])

@@ -21,7 +21,7 @@ from penstock.checkpoint.log import OffsetRange, SparkLog
 from penstock.errors import LedgerMissing
 from penstock.kafka import admin
 from penstock.kafka.connection import client_config
-from penstock.kafka.consume import visible
+from penstock.kafka.consume import position, visible
 from penstock.record import KAFKA
 from penstock.route.dead_letter import DeadLetters
 from penstock.runtime import build
@@ -132,21 +132,19 @@ def _in_kafka(pipeline: Pipeline, entries: list[Entry], report: Report) -> By:
     for topic, ranges in covered.items():
         offsets: dict[int, list[int]] = {p: [] for p in ranges}
         for message in visible(config, topic, facts[topic].partitions, ranges):
-            offsets[_known(message.partition())].append(_known(message.offset()))
+            p, offset = position(message)
+            offsets[p].append(offset)
         for p, (start, end) in ranges.items():
             low, high = marks.get((topic, p), (0, 0))
             if low > start:
                 report.expired.append(f"{topic}-{p} [{start}, {min(low, end)})")
             if high < end:
-                text = f"the ledger covers offsets up to {end}, Kafka ends at {high}: the topic was recreated or truncated"
+                text = (
+                    f"the ledger covers offsets up to {end}, Kafka ends at {high}: the topic was recreated or truncated"
+                )
                 report.findings.append(Finding("vanished", text, None, topic, p))
             found[topic, p] = np.array(offsets[p], dtype=np.int64)
     return found
-
-
-def _known(value: int | None) -> int:
-    assert value is not None  # a record that was read has both
-    return value
 
 
 def _in_dead_letters(letters: DeadLetters, query: str, report: Report) -> By:
@@ -163,7 +161,9 @@ def _once(found: dict[Partition, list[int]], where: str, report: Report) -> By:
         unique[topic, p], times = np.unique(np.array(offsets, dtype=np.int64), return_counts=True)
         twice = unique[topic, p][times > 1]
         if len(twice):
-            report.findings.append(Finding("duplicate", f"{len(twice)} records more than once in {where}", None, topic, p, _named(twice)))
+            report.findings.append(
+                Finding("duplicate", f"{len(twice)} records more than once in {where}", None, topic, p, _named(twice))
+            )
     return unique
 
 
@@ -177,7 +177,14 @@ def _same_as_read(entries: list[Entry], records: By, dead: By, report: Report) -
                 continue  # Kafka no longer holds all of this batch
             there = sum(len(_within(records, r)) for r in ranges)
             if there != count.read:
-                report.findings.append(Finding("not-as-read", f"Kafka holds {there} records, the ledger says {count.read} were read", entry.batch, topic))
+                report.findings.append(
+                    Finding(
+                        "not-as-read",
+                        f"Kafka holds {there} records, the ledger says {count.read} were read",
+                        entry.batch,
+                        topic,
+                    )
+                )
             buried = sum(len(_within(dead, r)) for r in ranges)
             if buried != count.dead:
                 text = f"{buried} dead letters are there, the ledger says {count.dead}"
@@ -211,7 +218,15 @@ def _in_sink(name: str, sink: Sink, entries: list[Entry], records: By, dead: By,
         _invented(partition, offsets, records, f"sink '{name}'", report)
         both = np.intersect1d(offsets, dead.get(partition, _NOTHING))
         if len(both):
-            report.findings.append(Finding("both", f"{len(both)} records in sink '{name}' and among the dead letters", None, *partition, _named(both)))
+            report.findings.append(
+                Finding(
+                    "both",
+                    f"{len(both)} records in sink '{name}' and among the dead letters",
+                    None,
+                    *partition,
+                    _named(both),
+                )
+            )
     for entry in entries:
         _batch_in_sink(name, entry, records, dead, held, report)
 
@@ -232,7 +247,9 @@ def _batch_in_sink(name: str, entry: Entry, records: By, dead: By, held: By, rep
     for r in entry.ranges:
         nowhere = np.setdiff1d(np.setdiff1d(_within(records, r), _within(held, r)), _within(dead, r))
         if len(nowhere) and written < count.written:
-            kind = f"{len(nowhere)} records are nowhere" + (f" ({dropped} of this batch were dropped by name)" if dropped else "")
+            kind = f"{len(nowhere)} records are nowhere" + (
+                f" ({dropped} of this batch were dropped by name)" if dropped else ""
+            )
             report.findings.append(Finding("lost", kind, entry.batch, r.topic, r.partition, _named(nowhere)))
 
 

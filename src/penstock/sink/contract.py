@@ -19,11 +19,15 @@ class Sink(Protocol):
     run would have left it, whatever the crash left behind; and it must become visible whole or not at all.
     """
 
-    name: str
-    guarantee: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def guarantee(self) -> str:
+        """In the user's words; shown before a run."""
 
     def prepare(self, batch: Batch, accepted: frozenset[str]) -> None:
-        """Raise now what would otherwise stop the first batch: a place that cannot be written, rows of another query."""
+        """Raise now what would stop the first batch: a place that cannot be written, rows of another query."""
 
     def written(self, batch: Batch) -> int | None:
         """Rows the sink already holds of this batch, or None when it holds none of it."""

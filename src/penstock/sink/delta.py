@@ -44,13 +44,15 @@ class DeltaSink:
         table = self.table()
         if table is None or table.transaction_version(self._application(batch)) is not None:
             return
-        others = {m["query"] for m in self._commits(table) if m["pipeline"] == batch.pipeline and m["query"] != batch.query}
+        others = {
+            m["query"] for m in self._commits(table) if m["pipeline"] == batch.pipeline and m["query"] != batch.query
+        }
         if others and TableOfAnotherQuery.code not in accepted:
             raise TableOfAnotherQuery(
-                f"the table of sink '{self.name}' holds rows that pipeline '{batch.pipeline}' wrote under another checkpoint",
+                f"the table of sink '{self.name}' holds rows that '{batch.pipeline}' wrote under another checkpoint",
                 cause=f"the checkpoint is new, but {self.path} has batches of query {', '.join(sorted(others))}: "
                 "reading from the start again would write those records a second time",
-                next_command="restore the old checkpoint directory; or, if the rows are to stay and new ones to follow: "
+                next_command="restore the old checkpoint directory; or, to keep the rows and add to them: "
                 f"penstock run FILE --accept {TableOfAnotherQuery.code}",
             )
 
@@ -62,7 +64,7 @@ class DeltaSink:
         return self._rows_of(table, batch)
 
     def write(self, batch: Batch, rows: DataFrame) -> int:
-        from pyspark.errors import PySparkException  # noqa: PLC0415
+        from pyspark.errors import PySparkException
 
         writer = (
             rows.write.format("delta")
@@ -90,12 +92,12 @@ class DeltaSink:
 
     def table(self) -> DeltaTable | None:
         """The table as a reader that is not Spark sees it."""
-        from deltalake import DeltaTable  # noqa: PLC0415
+        from deltalake import DeltaTable
 
         return DeltaTable(str(self.path)) if (self.path / "_delta_log").is_dir() else None
 
     def positions(self, column: str) -> dict[tuple[str, int], list[int]] | None:
-        import pyarrow.dataset as ds  # noqa: PLC0415
+        import pyarrow.dataset as ds
 
         table = self.table()
         if table is None:

@@ -28,9 +28,7 @@ def parse(value: Any) -> timedelta:
             raise PydanticCustomError("duration", "a duration is a number and a unit: 500ms, 10s, 5m, 2h, 1d")
         found = timedelta(seconds=min(float(parts[1]) * _UNITS[parts[2]], _LONGEST.total_seconds()))
     if not _STEP <= found < _LONGEST or found % _STEP:
-        raise PydanticCustomError(
-            "duration", "a duration is at least 1ms and less than 1000d, in whole milliseconds"
-        )
+        raise PydanticCustomError("duration", "a duration is at least 1ms and less than 1000d, in whole milliseconds")
     return found
 
 

@@ -89,9 +89,7 @@ def _walk(loc: tuple[int | str, ...], data: Any) -> tuple[Path, list[Path], bool
     unions: list[Path] = []
     for i, step in enumerate(loc):
         inside = isinstance(step, str) if isinstance(data, dict) else isinstance(data, list)
-        if inside and (
-            step in data if isinstance(data, dict) else isinstance(step, int) and step < len(data)
-        ):
+        if inside and (step in data if isinstance(data, dict) else isinstance(step, int) and step < len(data)):
             data = data[step]
             path = (*path, step)
         elif step == "[key]" and i == len(loc) - 1:
@@ -182,9 +180,7 @@ def _conversion(value: Any, kinds: list[str], written: str, path: Path) -> str |
         return f'write "{written}" in quotes'
     if isinstance(value, str) and kinds == ["a whole number"]:
         digits = value.replace("_", "").replace(",", "").strip()
-        return (
-            f"write {digits} without quotes or separators" if re.fullmatch(r"[0-9]{1,30}", digits) else None
-        )
+        return f"write {digits} without quotes or separators" if re.fullmatch(r"[0-9]{1,30}", digits) else None
     if isinstance(value, str) and kinds == ["true or false"]:
         meant = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
         word = meant.get(value.lower(), value.lower())

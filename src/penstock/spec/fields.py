@@ -20,12 +20,8 @@ def _short_form(value: Any) -> Any:
 class _ShortFormToo:
     """Tells the JSON Schema that a field may be just its type."""
 
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {
-            "anyOf": [{"type": "string", "description": "The type; short for {type: ...}."}, handler(core)]
-        }
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "string", "description": "The type; short for {type: ...}."}, handler(core)]}
 
 
 class Field(BaseModel):

@@ -38,9 +38,7 @@ MOST_VALUES = 100_000
 
 _UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(
-    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
-)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _WORDS = {"": None, "~": None} | {
     spelled: value
     for word, value in (("null", None), ("true", True), ("false", False))
@@ -173,9 +171,7 @@ class _Reader:
         for event in self.events:
             if isinstance(event, DocumentStartEvent):
                 if root is not None:
-                    self.noted.add(
-                        "documents", _spot(event), "one file holds one document; a second one starts here"
-                    )
+                    self.noted.add("documents", _spot(event), "one file holds one document; a second one starts here")
                     return root
                 root = self.node(next(self.events), 0)
         # Nothing but comments is read as one empty scalar.

@@ -34,9 +34,7 @@ def _references(document: Document, base: Directory) -> Iterator[Mistake]:
                 yield _at(document, path, "bad-reference", f"'{written}' is not a reference", hint)
         for reference in references.find(value):
             if why := references.missing(reference, base):
-                mistake = _at(
-                    document, path, "reference-unset", f"{why}, so {reference} has no value here yet"
-                )
+                mistake = _at(document, path, "reference-unset", f"{why}, so {reference} has no value here yet")
                 yield dataclasses.replace(mistake, level="warning")
 
 

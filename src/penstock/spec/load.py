@@ -75,9 +75,7 @@ def _read(text: str, path: Path) -> tuple[Pipeline | None, list[Mistake]]:
     if document.data is not None:
         found += lint(document, path.parent)
         found += _schema_files(document, path.parent)
-    found.sort(
-        key=lambda mistake: (mistake.file != document.file, mistake.file, mistake.line, mistake.column)
-    )
+    found.sort(key=lambda mistake: (mistake.file != document.file, mistake.file, mistake.line, mistake.column))
     if pipeline is None or any(mistake.level == "error" for mistake in found):
         return None, found
     return pipeline.at(path.absolute().parent), found
@@ -103,9 +101,7 @@ def _schema_files(document: Document, base: Path) -> list[Mistake]:
         except SpecUnreadable as error:
             spot = document.value_spot(path)
             message = f"the schema file '{written}' cannot be read: {error.cause}"
-            missing = Mistake(
-                document.file, spot.line, spot.column, dotted(path), "schema-unreadable", message
-            )
+            missing = Mistake(document.file, spot.line, spot.column, dotted(path), "schema-unreadable", message)
             found[dotted(path)] = [missing]
         except (ReferenceMissing, SpecInvalid):
             continue  # lint has said so
@@ -133,9 +129,7 @@ def _validated(root: type[_Part], document: Document) -> tuple[_Part | None, lis
     if data is None:
         return None, found
     if not isinstance(data, dict):
-        document.add(
-            "wrong-type", (), f"expected a mapping with {', '.join(root.model_fields)} at the top of the file"
-        )
+        document.add("wrong-type", (), f"expected a mapping with {', '.join(root.model_fields)} at the top of the file")
         return None, found
     try:
         part = root.model_validate(data, strict=True, by_alias=True, by_name=False)

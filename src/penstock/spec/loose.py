@@ -49,9 +49,7 @@ def cross_mistakes(data: Any) -> list[CrossMistake]:
             name: Sink.model_construct(
                 from_=sink["from"],
                 # A path that is missing is a mistake of its own; the sink's name stands in for it.
-                delta=DeltaTable.model_construct(
-                    path=_text(_mapping(sink, "delta").get("path"), f"\0{name}")
-                ),
+                delta=DeltaTable.model_construct(path=_text(_mapping(sink, "delta").get("path"), f"\0{name}")),
             )
             for name, sink in _mappings(data, "sinks").items()
             if isinstance(sink.get("from"), str)

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from penstock.record import ERROR, KAFKA, RULE
@@ -32,7 +32,13 @@ ViewName = Annotated[str, StringConstraints(pattern=VIEW_NAME)]
 
 TopicName = Annotated[str, StringConstraints(pattern=TOPIC_NAME)]
 
-Setting = str | int | float | bool
+
+def _as_text(value: str | int | float | bool) -> str:
+    """Kafka and Spark read text, and `True` is not what they call true."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+Setting = Annotated[str | int | float | bool, AfterValidator(_as_text)]
 """A value passed on to Kafka or Spark as it is; text may hold references."""
 
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -205,12 +211,8 @@ class Every(Part):
 class Spark(Part):
     """The Spark session of this pipeline."""
 
-    master: Text = Field(
-        "local[*]", description="Spark master. `local[*]` is this machine with all its cores."
-    )
-    conf: dict[str, Setting] = Field(
-        default_factory=dict, description="Spark configuration, passed on as it is."
-    )
+    master: Text = Field("local[*]", description="Spark master. `local[*]` is this machine with all its cores.")
+    conf: dict[str, Setting] = Field(default_factory=dict, description="Spark configuration, passed on as it is.")
 
 
 class Pipeline(Part):
@@ -271,7 +273,7 @@ class Pipeline(Part):
     @classmethod
     def load(cls, path: str | Path) -> Pipeline:
         """Read a YAML spec. Raises SpecInvalid with every mistake in it."""
-        from penstock.spec.load import load  # noqa: PLC0415  the loader needs this module
+        from penstock.spec.load import load
 
         return load(Path(path))
 
@@ -328,13 +330,9 @@ def _view_mistakes(spec: Pipeline) -> list[CrossMistake]:
         view = spec.source.view_of(topic)
         where = ("source", "topics", topic)
         if re.fullmatch(TOPIC_NAME, topic) and not re.fullmatch(VIEW_NAME, view):
-            found.append(
-                (where, f"the topic's name makes no view name ('{view}'): give it one with `view`", [])
-            )
+            found.append((where, f"the topic's name makes no view name ('{view}'): give it one with `view`", []))
         if view.lower() in views:
-            found.append(
-                (where, f"topic '{topic}' and topic '{views[view.lower()]}' have the same view '{view}'", [])
-            )
+            found.append((where, f"topic '{topic}' and topic '{views[view.lower()]}' have the same view '{view}'", []))
         views.setdefault(view.lower(), topic)
     for i, step in enumerate(spec.transform):
         if step.view.lower() in views:

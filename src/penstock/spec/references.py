@@ -14,9 +14,7 @@ from typing import Literal
 
 from penstock.errors import ReferenceMissing, SpecInvalid
 
-_REFERENCE = re.compile(
-    r"\$\{(env):([A-Za-z_][A-Za-z0-9_]*)\}|\$\{(file):([^{}\x00]*[^{}\x00\s][^{}\x00]*)\}"
-)
+_REFERENCE = re.compile(r"\$\{(env):([A-Za-z_][A-Za-z0-9_]*)\}|\$\{(file):([^{}\x00]*[^{}\x00\s][^{}\x00]*)\}")
 # What people write when they mean a reference.
 _LOOKALIKE = re.compile(r"\$\{[^{}]*\}?|\$ENV\{[^{}]*\}?", re.IGNORECASE)
 _SHELL = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
@@ -42,9 +40,7 @@ def find(text: str) -> list[Reference]:
 def broken(text: str) -> list[tuple[str, str]]:
     """What looks like a reference and is none: (as written, what to write instead)."""
     found = [
-        (each[0], _broken_hint(each[0]))
-        for each in _LOOKALIKE.finditer(text)
-        if not _REFERENCE.fullmatch(each[0])
+        (each[0], _broken_hint(each[0])) for each in _LOOKALIKE.finditer(text) if not _REFERENCE.fullmatch(each[0])
     ]
     if shell := _SHELL.fullmatch(text):
         found.append((text, f"write ${{env:{shell[1]}}}"))
@@ -56,11 +52,7 @@ def missing(reference: Reference, base: Path) -> str | None:
     if reference.kind == "env":
         return None if reference.name in os.environ else f"the variable {reference.name} is not set"
     path = reference.path(base)
-    return (
-        None
-        if os.access(path, os.R_OK) and path.is_file()
-        else f"the file {path} is not there or not readable"
-    )
+    return None if os.access(path, os.R_OK) and path.is_file() else f"the file {path} is not there or not readable"
 
 
 def resolve(text: str, base: Path) -> str:

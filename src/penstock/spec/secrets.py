@@ -10,9 +10,7 @@ from penstock.spec.mistake import Path
 _WORDS = frozenset(
     {"password", "passwd", "passphrase", "secret", "token", "credential", "credentials", "jaas", "apikey"}
 )
-_KINDS_OF_KEY = frozenset(
-    {"access", "account", "api", "encryption", "private", "secret", "session", "shared"}
-)
+_KINDS_OF_KEY = frozenset({"access", "account", "api", "encryption", "private", "secret", "session", "shared"})
 # The last word says what the value is: a place, a name or a number about a secret is not a secret.
 _ABOUT = frozenset(
     {"class", "count", "dir", "enabled", "expiry", "file", "interval", "lifetime", "location", "mechanism"}

@@ -128,15 +128,11 @@ class _Parser:
     def expect(self, token: str) -> None:
         found = self.next()
         if found != token:
-            raise TypeMistake(
-                f"'{self.text}' is not a type: expected '{token}', found '{found or 'the end'}'"
-            )
+            raise TypeMistake(f"'{self.text}' is not a type: expected '{token}', found '{found or 'the end'}'")
 
     def end(self) -> None:
         if self.at < len(self.tokens):
-            raise TypeMistake(
-                f"'{self.text}' is not a type: nothing may follow '{''.join(self.tokens[: self.at])}'"
-            )
+            raise TypeMistake(f"'{self.text}' is not a type: nothing may follow '{''.join(self.tokens[: self.at])}'")
 
     def type(self) -> Type:
         self.depth += 1
@@ -170,9 +166,7 @@ class _Parser:
             case "struct":
                 return self.struct()
         allowed = [*SCALARS, "decimal(p,s)", "array<...>", "map<string,...>", "struct<name:type,...>"]
-        close = difflib.get_close_matches(
-            name, [*SCALARS, *_SAME_AS, "decimal", "array", "map", "struct"], n=1
-        )
+        close = difflib.get_close_matches(name, [*SCALARS, *_SAME_AS, "decimal", "array", "map", "struct"], n=1)
         hint = f"; did you mean '{close[0]}'?" if close else f"; allowed: {', '.join(allowed)}"
         raise TypeMistake(f"'{name or self.text}' is not a type{hint}")
 
@@ -204,9 +198,7 @@ class _Parser:
         while True:
             name = self.next()
             if not re.fullmatch(r"`(?:[^`]|``)+`|[A-Za-z0-9_]+", name):
-                raise TypeMistake(
-                    f"'{self.text}' is not a type: expected a field name, found '{name or 'the end'}'"
-                )
+                raise TypeMistake(f"'{self.text}' is not a type: expected a field name, found '{name or 'the end'}'")
             name = name[1:-1].replace("``", "`") if name.startswith("`") else name
             if any(name.lower() == member.name.lower() for member in members):
                 raise TypeMistake(
@@ -218,6 +210,4 @@ class _Parser:
             if token == ">":
                 return Struct(tuple(members))
             if token != ",":
-                raise TypeMistake(
-                    f"'{self.text}' is not a type: expected ',' or '>', found '{token or 'the end'}'"
-                )
+                raise TypeMistake(f"'{self.text}' is not a type: expected ',' or '>', found '{token or 'the end'}'")

@@ -42,7 +42,7 @@ class Contract:
 
     def judged(self, decoded: DataFrame) -> DataFrame:
         """The same rows with the verdict in `_rule`: null for a record that passes."""
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+        from pyspark.sql import functions as F
 
         error = F.col(record.ERROR)
         verdict = F.when(error.isNotNull(), F.lit(DECODE))
@@ -65,7 +65,7 @@ class Contract:
 
     def counts(self) -> list[Column]:
         """Aggregates over judged rows: `read`, `passed`, and one per verdict, in the order of `verdicts`."""
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+        from pyspark.sql import functions as F
 
         verdict = F.col(record.RULE)
         return [
@@ -76,7 +76,7 @@ class Contract:
 
     def reason(self, judged: DataFrame) -> tuple[Column, Column, Column]:
         """Stage, error class and reason of a dead row."""
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+        from pyspark.sql import functions as F
 
         error, verdict = F.col(record.ERROR), F.col(record.RULE)
         seen = {r.name: F.concat(F.lit(f"{r.name}: not true: {r.rule}"), self._seen(r, judged)) for r in self.rules}
@@ -90,19 +90,28 @@ class Contract:
 
     def _seen(self, rule: Rule, rows: DataFrame) -> Column:
         """The values of the fields a rule speaks of: `; amount = -5.00`."""
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+        from pyspark.sql import functions as F
 
         words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", rule.rule))
         names = [name for name in rows.columns if name in words and name not in (record.KAFKA, record.ERROR)]
         parts = [
-            F.concat(F.lit(f"; {name} = "), F.substring(F.coalesce(F.col(quoted(name)).cast("string"), F.lit("null")), 1, 80))
+            F.concat(
+                F.lit(f"; {name} = "), F.substring(F.coalesce(F.col(quoted(name)).cast("string"), F.lit("null")), 1, 80)
+            )
             for name in names
         ]
         return F.concat(*parts) if parts else F.lit("")
 
 
 def _position() -> Column:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+    from pyspark.sql import functions as F
 
     at = F.col(record.KAFKA)
-    return F.concat(F.lit(" at "), at["topic"], F.lit("-"), at["partition"].cast("string"), F.lit(" offset "), at["offset"].cast("string"))
+    return F.concat(
+        F.lit(" at "),
+        at["topic"],
+        F.lit("-"),
+        at["partition"].cast("string"),
+        F.lit(" offset "),
+        at["offset"].cast("string"),
+    )

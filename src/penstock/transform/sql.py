@@ -17,7 +17,7 @@ _ROW_FOR_ROW = {"Project", "Filter", "SubqueryAlias", "View", "LocalRelation", "
 
 def views(sources: dict[str, DataFrame], steps: Iterable[Step]) -> dict[str, DataFrame]:
     """Every view by name: the sources, then the steps in order. Raises StepFailed naming the step."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from pyspark.errors import PySparkException
 
     made = dict(sources)
     for name, rows in sources.items():

@@ -69,7 +69,9 @@ def test_first_line_ever_cut_at_every_byte_leaves_a_ledger_that_goes_on(ledger: 
         assert list(ledger.entries()) == [entry(0)]
 
 
-@pytest.mark.parametrize("debris", [b"\x00" * 4096, b"\xff\xfe\x80", b"null", b"[]", b"{}", b'{"topics":[]}', b'"\xed\xa0\x80"'])
+@pytest.mark.parametrize(
+    "debris", [b"\x00" * 4096, b"\xff\xfe\x80", b"null", b"[]", b"{}", b'{"topics":[]}', b'"\xed\xa0\x80"']
+)
 def test_debris_a_power_cut_left_at_the_end_costs_no_entry(ledger: Ledger, debris: bytes) -> None:
     ledger.append(entry(0))
     [file] = ledger.path.iterdir()

@@ -61,7 +61,9 @@ def test_metadata_that_is_a_directory_is_a_foreign_checkpoint(tmp_path: Path) ->
         SparkLog(tmp_path).query_id()
 
 
-@pytest.mark.parametrize("said", ["", "v1\n{}\n-", "v1\n{}\n[1]", 'v1\n{}\n{"a":[1]}', 'v1\n{}\n{"a":{"0":null}}', "v1\n{}\n{"])
+@pytest.mark.parametrize(
+    "said", ["", "v1\n{}\n-", "v1\n{}\n[1]", 'v1\n{}\n{"a":[1]}', 'v1\n{}\n{"a":{"0":null}}', "v1\n{}\n{"]
+)
 def test_damaged_offsets_stop_with_the_file_that_is_damaged(tmp_path: Path, said: str) -> None:
     log = checkpoint(tmp_path, {"a": {"0": 0}}, {"a": {"0": 1}}, {"a": {"0": 2}})
     (tmp_path / "offsets/0").write_text(said)

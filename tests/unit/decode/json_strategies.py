@@ -24,7 +24,9 @@ BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 plain_text = st.characters(exclude_categories=["Cs"], exclude_characters='"\\', min_codepoint=0x20)
 names = st.one_of(
     st.text(plain_text, min_size=1, max_size=6),
-    st.sampled_from(["f0", "f1", "f2", "a.b", "a b", "`", "a`b", "it's", "😀", "[0]", "$", "class", "__init__", "ſ", "_"]),
+    st.sampled_from(
+        ["f0", "f1", "f2", "a.b", "a b", "`", "a`b", "it's", "😀", "[0]", "$", "class", "__init__", "ſ", "_"]
+    ),
 )
 
 
@@ -152,8 +154,8 @@ def _epoch(name: str, per_unit: int) -> st.SearchStrategy[Pair]:
 
 def _decimal(precision: int, scale: int) -> st.SearchStrategy[Pair]:
     most = 10**precision - 1
-    numbers = st.integers(-most, most).map(
-        lambda n: Number((int(n < 0), tuple(map(int, str(abs(n)))), -scale))
+    numbers = st.integers(-most, most).map(lambda n: Number((int(n < 0), tuple(map(int, str(abs(n)))), -scale)))
+    ways = st.sampled_from(
+        [lambda d: Written(str(d)), lambda d: Written(f"{d:f}"), str, lambda d: Written(f"{d:f}" + "e0")]
     )
-    ways = st.sampled_from([lambda d: Written(str(d)), lambda d: Written(f"{d:f}"), str, lambda d: Written(f"{d:f}" + "e0")])
     return st.builds(lambda d, way: (way(d), d), numbers, ways)

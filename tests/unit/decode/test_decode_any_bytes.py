@@ -1,4 +1,4 @@
-"""Whatever the bytes: no exception, one row per record, and a row that fits the schema or a failure and nothing else."""
+"""Whatever the bytes: no exception, one row per record, and a row that fits the schema or a failure, nothing else."""
 
 from __future__ import annotations
 

@@ -80,7 +80,9 @@ def test_number_too_large_for_its_type_is_out_of_range(declared: str, value: byt
 
 @pytest.mark.parametrize("places", [3, 38, 39, 40, 41, 60, 77, 400, 5000, 999_999_999])
 @pytest.mark.parametrize("declared", ["decimal(10,2)", "decimal(38,0)", "decimal(1,1)"])
-def test_decimal_with_more_places_than_declared_is_refused_and_never_rounded_to_zero(declared: str, places: int) -> None:
+def test_decimal_with_more_places_than_declared_is_refused_and_never_rounded_to_zero(
+    declared: str, places: int
+) -> None:
     """Arrow turns 1e-41 into 0.00 without an error, and 1e-999999999 into the death of the process."""
     assert error_class(one(declared, b"1e-%d" % places)) == record.OUT_OF_RANGE
 
@@ -119,7 +121,9 @@ def test_decimal_that_is_no_number_is_refused(value: bytes) -> None:
         ("string", b'"\xc0\x80"', record.MALFORMED),
     ],
 )
-def test_value_just_outside_its_type_is_refused_with_its_class(declared: str | Type, value: bytes, expected: str) -> None:
+def test_value_just_outside_its_type_is_refused_with_its_class(
+    declared: str | Type, value: bytes, expected: str
+) -> None:
     assert error_class(one(declared, value)) == expected
 
 
@@ -145,7 +149,9 @@ def test_document_that_is_no_record_is_refused_with_its_class(document: bytes, e
     assert len(decoded.failures[0].reason) <= REASON_LIMIT
 
 
-@pytest.mark.parametrize("undeclared", [b'"\xff"', b"1e400", b'{"a":5}', b"9" * 5000, b'"\\u0000"', b"[" * 500 + b"]" * 500])
+@pytest.mark.parametrize(
+    "undeclared", [b'"\xff"', b"1e400", b'{"a":5}', b"9" * 5000, b'"\\u0000"', b"[" * 500 + b"]" * 500]
+)
 def test_what_is_in_an_undeclared_field_does_not_touch_the_record(undeclared: bytes) -> None:
     decoded = decode("string", b'{"b":' + undeclared + b',"a":"x"}')
     assert decoded.failures == {}
@@ -176,11 +182,20 @@ def test_schema_of_a_thousand_columns_decodes_every_column_and_names_the_bad_one
     assert decoded.failures[1].reason.startswith("c998: ")
 
 
-@pytest.mark.parametrize("name", ["a.b", "a b", "it's", "`", "a`b", "😀", "f0", "f1", "$", "a[0]", "key` - at `x", "\x7f"])
+@pytest.mark.parametrize(
+    "name", ["a.b", "a b", "it's", "`", "a`b", "😀", "f0", "f1", "$", "a[0]", "key` - at `x", "\x7f"]
+)
 def test_field_of_any_name_decodes_and_is_named_with_its_value_when_it_fails(name: str) -> None:
     inner = Struct((Member(name, Scalar("int"), required=True),))
     struct = Struct((Member(name, Scalar("int"), required=True), Member("o", inner)))
-    documents = [{name: 1, "o": {name: 2}}, {name: "s"}, {}, {name: None}, {name: 1, "o": {name: "s"}}, {name: 1, "o": {}}]
+    documents = [
+        {name: 1, "o": {name: 2}},
+        {name: "s"},
+        {},
+        {name: None},
+        {name: 1, "o": {name: "s"}},
+        {name: 1, "o": {}},
+    ]
     decoded = JsonDecoder(struct)(pa.array([json.dumps(d).encode() for d in documents], pa.binary()))
     assert decoded.columns[0].to_pylist() == [1, None, None, None, None, None]
     assert decoded.columns[1][0].as_py() == {name: 2}

@@ -7,12 +7,11 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from json_strategies import records, schemas, to_json
 
 from penstock.decode.decoded import Decoded
 from penstock.decode.json import JsonDecoder
 from penstock.spec.types import Array, Map, Member, Scalar, Struct, Type
-
-from json_strategies import records, schemas, to_json
 
 patient = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -25,8 +24,7 @@ def rows(struct: Struct, decoded: Decoded) -> list[dict[str, Any]]:
     """Decoded rows in plain Python; Arrow gives a map as a list of pairs."""
     lists = [column.to_pylist() for column in decoded.columns]
     return [
-        {m.name: _plain(m.type, lists[i][row]) for i, m in enumerate(struct.members)}
-        for row in range(len(lists[0]))
+        {m.name: _plain(m.type, lists[i][row]) for i, m in enumerate(struct.members)} for row in range(len(lists[0]))
     ]
 
 

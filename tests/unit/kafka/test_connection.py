@@ -12,9 +12,7 @@ def pipeline(bootstrap: str) -> Pipeline:
         {
             "name": "payments",
             "kafka": {"bootstrap": bootstrap},
-            "source": {
-                "topics": {"payments": {"value": {"format": "json", "schema": {"fields": {"a": "int"}}}}}
-            },
+            "source": {"topics": {"payments": {"value": {"format": "json", "schema": {"fields": {"a": "int"}}}}}},
             "sinks": {"lake": {"from": "payments", "delta": {"path": "lake"}}},
         }
     )

@@ -43,8 +43,7 @@ def test_two_files_with_mistakes_are_both_reported_and_exit_2(tmp_path: Path) ->
     assert done.stdout.splitlines() == [
         f"{first}:17:1: rat: unknown key 'rat'; did you mean 'rate'?",
         f"{tmp_path / 'p.yaml'}:2:11: fields.amount: 'duble' is not a type; did you mean 'double'?",
-        f"{second}:2:1: not YAML: while parsing a flow node, expected the node content, "
-        "but found '<stream end>'",
+        f"{second}:2:1: not YAML: while parsing a flow node, expected the node content, but found '<stream end>'",
         f"{tmp_path / 'c.yaml'}:1:1: the file cannot be read: no such file or directory",
         f"{EXAMPLE}: ok: payments (topics: payments; sinks: lake)",
         "4 files, 4 mistakes",
@@ -83,9 +82,7 @@ def test_no_engine_and_no_kafka_client_is_imported(command: list[str]) -> None:
         f"sys.argv = ['penstock', *{command!r}]\n"
         "main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", runner], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", runner], capture_output=True, text=True, check=True, timeout=60)
     imported = {name.partition(".")[0] for name in done.stderr.split()}
     assert "penstock" in imported
     assert imported.isdisjoint(HEAVY)

@@ -139,9 +139,7 @@ words = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cs"], exclude_characters="$"), min_size=1, max_size=12
 ).filter(lambda word: not shows_secret(word))
 durations = st.integers(1, 10**9 - 1).map(lambda number: f"{number}ms")
-scalars = st.sampled_from(
-    ["string", "int", "bigint", "double", "decimal(9,2)", "timestamp", "array<string>", "binary"]
-)
+scalars = st.sampled_from(["string", "int", "bigint", "double", "decimal(9,2)", "timestamp", "array<string>", "binary"])
 fields: st.SearchStrategy[Any] = st.recursive(
     scalars | st.builds(lambda kind, required: {"type": kind, "required": required}, scalars, st.booleans()),
     lambda inner: (
@@ -151,9 +149,7 @@ fields: st.SearchStrategy[Any] = st.recursive(
     ),
     max_leaves=6,
 )
-plain = (
-    st.integers(-(2**40), 2**40) | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | words
-)
+plain = st.integers(-(2**40), 2**40) | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | words
 
 
 @st.composite
@@ -181,8 +177,7 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
             "dead_letters": draw(st.sampled_from([{"delta": {"path": "dead"}}, {"kafka": {}}])),
             "rate": {"max_offsets": draw(st.integers(1, 10**9))},
             "trigger": draw(
-                st.sampled_from(["continuous", "available-now"])
-                | durations.map(lambda every: {"every": every})
+                st.sampled_from(["continuous", "available-now"]) | durations.map(lambda every: {"every": every})
             ),
             "spark": {"conf": draw(settings_of)},
         }

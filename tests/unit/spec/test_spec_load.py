@@ -102,10 +102,7 @@ def test_schema_of_opens_the_file_for_yaml_and_python_alike() -> None:
     assert schema_of(made, "payments") == schema_of(pipeline, "payments")
     fields = schema_of(pipeline, "payments").fields
     assert fields["amount"] == Field(type="decimal(12,2)", required=True)
-    assert (
-        schema_of(pipeline, "payments").struct().members[6].type.ddl()
-        == "struct<`name`:string,`country`:string>"
-    )
+    assert schema_of(pipeline, "payments").struct().members[6].type.ddl() == "struct<`name`:string,`country`:string>"
     with pytest.raises(BadArgument):
         schema_of(pipeline, "orders")
 

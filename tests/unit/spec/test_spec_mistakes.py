@@ -82,9 +82,7 @@ BAD = [
         "text or a mapping with 'fields'",
     ),
     Bad("{fields: {amount: double}}", "{}", 10, VALUE + ".schema.fields", "missing-key", "missing"),
-    Bad(
-        "{fields: {amount: double}}", "nope.yaml", 10, VALUE + ".schema", "schema-unreadable", "no such file"
-    ),
+    Bad("{fields: {amount: double}}", "nope.yaml", 10, VALUE + ".schema", "schema-unreadable", "no such file"),
     Bad(
         "amount: double",
         "a: {type: decimal(12,2)}",
@@ -104,9 +102,7 @@ BAD = [
         "'available-now' or a mapping with 'every'",
     ),
     Bad("sinks:", "trigger: {every: 5}\nsinks:", 14, "trigger.every", "bad-duration", "500ms, 10s"),
-    Bad(
-        "sinks:", "trigger: {evry: 5s, every: 5s}\nsinks:", 14, "trigger.evry", "unknown-key", "mean 'every'"
-    ),
+    Bad("sinks:", "trigger: {evry: 5s, every: 5s}\nsinks:", 14, "trigger.evry", "unknown-key", "mean 'every'"),
     Bad("sinks:", "rate: {max_offsets: 0}\nsinks:", 14, "rate.max_offsets", "out-of-range", "at least 1"),
     Bad(
         "sinks:",
@@ -285,9 +281,7 @@ def test_mistakes_of_a_schema_file_carry_its_own_name_and_lines(write: Write) ->
     assert short(found) == [(3, "fields._error", "names")]
 
 
-def test_unset_reference_is_a_warning_and_the_spec_is_good(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unset_reference_is_a_warning_and_the_spec_is_good(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PENSTOCK_NOT_SET", raising=False)
     file = write(GOOD.replace("localhost:9092", '"${env:PENSTOCK_NOT_SET}"'))
     pipeline, found = read(file)

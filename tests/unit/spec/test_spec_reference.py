@@ -34,7 +34,7 @@ def accepts(rule: dict[str, Any], value: Any) -> bool:
     return all(holds(keyword, rule, value) for keyword in rule)
 
 
-def holds(keyword: str, rule: dict[str, Any], value: Any) -> bool:  # noqa: PLR0911, PLR0912  one line per keyword
+def holds(keyword: str, rule: dict[str, Any], value: Any) -> bool:  # noqa: PLR0912  one line per keyword
     wanted = rule[keyword]
     match keyword:
         case "$schema" | "$defs" | "title" | "description" | "default" | "examples":
@@ -135,9 +135,7 @@ def test_json_schema_and_check_refuse_the_same(change: Change, tmp_path: Path) -
         lambda spec: spec["source"]["topics"]["payments"]["value"].update(
             schema={"fields": {"a": {"type": "struct", "fields": {"b": "array<int>", "c": {"type": "date"}}}}}
         ),
-        lambda spec: spec["kafka"]["topics"]["payments"].update(
-            config={"a": 0.5, "b": True, "c": "x", "d": 1}
-        ),
+        lambda spec: spec["kafka"]["topics"]["payments"].update(config={"a": 0.5, "b": True, "c": "x", "d": 1}),
     ],
 )
 def test_json_schema_and_check_take_every_short_form(change: Change, tmp_path: Path) -> None:

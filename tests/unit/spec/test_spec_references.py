@@ -11,9 +11,7 @@ from penstock.spec import references, secrets
 from penstock.spec.references import Reference
 
 
-def test_variables_and_files_are_replaced_wherever_they_stand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variables_and_files_are_replaced_wherever_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_USER", "ann")
     (tmp_path / "password").write_text("s3cret\n")
     text = "${env:PENSTOCK_USER}:${file:password}@host"

@@ -70,9 +70,7 @@ def test_timestamp_written_as_a_number_keeps_its_unit() -> None:
     assert Field(type="timestamp", epoch="ms").resolved() == Scalar("timestamp", "ms")
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("500ms", 0.5), ("10s", 10), ("1.5m", 90), ("2 h", 7200), ("1d", 86400)]
-)
+@pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("10s", 10), ("1.5m", 90), ("2 h", 7200), ("1d", 86400)])
 def test_duration_is_a_number_and_a_unit(text: str, seconds: float) -> None:
     assert duration.parse(text) == timedelta(seconds=seconds)
 
