@@ -99,7 +99,7 @@ def test_reasons_name_the_field_the_value_and_what_was_expected(payments: Paymen
         (record.WRONG_TYPE, "merchant.name: expected string, got int; the value is 7"),
         (record.MISSING_FIELD, "account: required, but absent"),
         (record.BROKEN_RULE, "positive: not true: amount > 0; amount = -5.00"),
-        (record.OUT_OF_RANGE, "amount: 1E+15 is not a value that fits decimal(12,2)"),
+        (record.OUT_OF_RANGE, "amount: 1000000000000000.0 is not a value that fits decimal(12,2)"),
         (record.NULL_VALUE, "the value is null"),
         (record.EMPTY_VALUE, "the value is empty (0 bytes)"),
         (record.WRONG_TYPE, 'amount: invalid decimal string; the value is "much"'),

@@ -95,7 +95,8 @@ class DeadLetterTopics:
         producer.begin_transaction()
         count = 0
         in_ms = rows.withColumn("timestamp_ms", F.unix_millis("timestamp")).drop("timestamp")
-        for row in in_ms.toLocalIterator(prefetchPartitions=True):
+        # One partition: the rows are made by all cores at once, and then streamed instead of held in the driver.
+        for row in in_ms.repartition(1).toLocalIterator():
             letter = dead_letter.from_row(row, batch)
             _produce(producer, self.topic_for(letter.topic), letter, delivered)
             count += 1

@@ -10,7 +10,7 @@ One batch is `Assembly.process`. Its steps, and why a crash between any two of t
     6. Spark commits the batch; until then it runs the same offsets under the same batch id again
 
 Kafka is read once per batch: the counts of step 4 are taken while the sink writes. Only a batch that has dead letters
-is read a second time, to fetch their bytes.
+is read a second time, to fetch their bytes; where the dead are few, the others are left out before they are decoded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.errors import BatchUnbalanced
 from penstock.record import Batch
 from penstock.route import dead_letter
 from penstock.runtime import failpoint
-from penstock.runtime.tally import Tally
+from penstock.runtime.tally import Counted, Tally
 from penstock.spec.model import Pipeline, Topic
 from penstock.spec.types import Struct
 from penstock.transform.contract import Contract
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 
     from penstock.route.dead_letter import DeadLetters
     from penstock.sink.contract import Sink
+
+
+_LOCATED = 1_000_000  # offsets: up to this size the positions of a batch's dead records are collected
+_FEW = 20_000  # dead records that are still picked out by position
 
 
 @dataclass(frozen=True)
@@ -77,8 +81,9 @@ class Assembly:
         batch = Batch(self.pipeline.name, self.log.query_id() or "", batch_id)
         ranges = self.log.ranges(batch_id)
         shared = len(self.inlets) > 1 or len(self.sinks) > 1
+        locate = sum(len(r) for r in ranges) <= _LOCATED  # or a batch of dead records alone could fill the driver
         # 1. decode and judge
-        tallies = [Tally(inlet.contract, inlet.judged(raw), shared) for inlet in self.inlets]
+        tallies = [Tally(i.contract, i.judged(raw), shared=shared, locate=locate) for i in self.inlets]
         sources = {inlet.view: passed(tally.rows) for inlet, tally in zip(self.inlets, tallies, strict=True)}
         made = views(sources, self.pipeline.transform)
         try:
@@ -88,15 +93,16 @@ class Assembly:
                 name: self._into(sink, batch, made[self.pipeline.sinks[name].from_])
                 for name, sink in self.sinks.items()
             }
-            counts = {inlet.topic: tally.result() for inlet, tally in zip(self.inlets, tallies, strict=True)}
+            counted = {inlet.topic: tally.result() for inlet, tally in zip(self.inlets, tallies, strict=True)}
             failpoint.reach("after-sinks", batch_id, raw)
         finally:
             for tally in tallies:
                 tally.release()
         # 3. dead letters
-        self._bury(batch, raw, counts)
+        self._bury(batch, raw, counted)
         failpoint.reach("after-dead-letters", batch_id, raw)
         # 4. the balance
+        counts = {topic: found.counts for topic, found in counted.items()}
         entry = Entry(
             pipeline=batch.pipeline,
             query=batch.query,
@@ -126,20 +132,21 @@ class Assembly:
             raise _unbalanced(batch.id, f"sink '{sink.name}' got {handed()} rows and holds {held}")
         return held
 
-    def _bury(self, batch: Batch, raw: DataFrame, counts: dict[str, TopicCount]) -> None:
-        dead = sum(count.dead for count in counts.values())
+    def _bury(self, batch: Batch, raw: DataFrame, counted: dict[str, Counted]) -> None:
+        dead = sum(found.counts.dead for found in counted.values())
         if not dead:
             return
         held = self.dead_letters.written(batch) if self.first else None
         if held is None:
-            parts = [self._dead_rows(inlet, raw) for inlet in self.inlets if counts[inlet.topic].dead]
+            parts = [self._dead_rows(i, raw, counted[i.topic]) for i in self.inlets if counted[i.topic].counts.dead]
             held = self.dead_letters.write(batch, reduce(lambda a, b: a.unionByName(b), parts))
         if held != dead:
             raise _unbalanced(batch.id, f"{dead} records died, {held} dead letters were written")
 
     @staticmethod
-    def _dead_rows(inlet: Inlet, raw: DataFrame) -> DataFrame:
-        judged = inlet.judged(raw, with_raw=True)
+    def _dead_rows(inlet: Inlet, raw: DataFrame, found: Counted) -> DataFrame:
+        few = found.dead_at if found.dead_at and len(found.dead_at) <= _FEW else None
+        judged = inlet.judged(_at(raw, few) if few else raw, with_raw=True)
         dead = judged.where(judged[record.RULE].isin(inlet.contract.deadly))
         return dead_letter.as_rows(dead, inlet.contract.reason(dead))
 
@@ -156,6 +163,14 @@ class Assembly:
             if row_for_row(view, sources[inlet.view]):
                 return SinkCount(rows, counts[inlet.topic].passed - rows)
         return SinkCount(rows, None)
+
+
+def _at(raw: DataFrame, positions: list[tuple[int, int]]) -> DataFrame:
+    by_partition: dict[int, list[int]] = {}
+    for partition, offset in positions:
+        by_partition.setdefault(partition, []).append(offset)
+    here = [(raw["partition"] == p) & raw["offset"].isin(offsets) for p, offsets in by_partition.items()]
+    return raw.where(reduce(lambda a, b: a | b, here))
 
 
 def _balance(entry: Entry) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.ledger import TopicCount
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
 _PATIENCE_S = 60
 
 
+@dataclass(frozen=True)
+class Counted:
+    """What became of one topic's records, and where the dead ones are: (partition, offset), or None when not asked."""
+
+    counts: TopicCount
+    dead_at: list[tuple[int, int]] | None
+
+
 class Tally:
     """The counts of one topic's judged rows.
 
@@ -25,28 +34,29 @@ class Tally:
     rows are kept after the first one, so that Kafka is read and decoded once for all of them.
     """
 
-    def __init__(self, contract: Contract, judged: DataFrame, shared: bool) -> None:
+    def __init__(self, contract: Contract, judged: DataFrame, *, shared: bool, locate: bool) -> None:
         from pyspark import StorageLevel
         from pyspark.sql import Observation
 
         self._contract = contract
+        self._wanted = [*contract.counts(), *([contract.dead_at()] if locate else [])]
         self._kept = judged.persist(StorageLevel.MEMORY_AND_DISK) if shared else None
         self._observation = Observation()
-        self.rows = self._kept if self._kept is not None else judged.observe(self._observation, *contract.counts())
+        self.rows = self._kept if self._kept is not None else judged.observe(self._observation, *self._wanted)
 
-    def result(self) -> TopicCount:
+    def result(self) -> Counted:
         """Call after the sinks have run."""
         if self._kept is not None:
-            row = self._kept.agg(*self._contract.counts()).first()
+            row = self._kept.agg(*self._wanted).first()
             found: dict[str, Any] = row.asDict() if row else {}
         else:
             found = _observed(self._observation)
-        return TopicCount(
-            read=found["read"],
-            passed=found["passed"],
-            dead=sum(found[name] for name in self._contract.deadly),
-            dropped={name: found[name] for name in self._contract.dropping},
-        )
+        positions = found.pop("dead_at", None)
+        read, passed, *by_verdict = found.values()
+        took = dict(zip(self._contract.verdicts, by_verdict, strict=True))
+        dead = sum(took.pop(name) for name in self._contract.deadly)
+        at = None if positions is None else [(row["partition"], row["offset"]) for row in positions]
+        return Counted(TopicCount(read, passed, dead, dropped=took), at)
 
     def release(self) -> None:
         if self._kept is not None:

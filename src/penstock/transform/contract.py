@@ -63,16 +63,25 @@ class Contract:
                 f"a rule of contract '{self.view}' is not valid SQL over its fields", cause=str(error_).split("\n")[0]
             ) from None
 
+    @property
+    def verdicts(self) -> list[str]:
+        return [*self.deadly, *self.dropping]
+
     def counts(self) -> list[Column]:
-        """Aggregates over judged rows: `read`, `passed`, and one per verdict, in the order of `verdicts`."""
+        """Aggregates over judged rows: how many were read, how many passed, and one per verdict, in that order."""
         from pyspark.sql import functions as F
 
         verdict = F.col(record.RULE)
-        return [
-            F.count(F.lit(1)).alias("read"),
-            F.count_if(verdict.isNull()).alias("passed"),
-            *(F.count_if(verdict == name).alias(name) for name in (*self.deadly, *self.dropping)),
-        ]
+        counted = [F.lit(True), verdict.isNull(), *(verdict == name for name in self.verdicts)]
+        return [F.count_if(column).alias(f"count_{i}") for i, column in enumerate(counted)]
+
+    def dead_at(self) -> Column:
+        """Aggregate over judged rows: partition and offset of every dead one."""
+        from pyspark.sql import functions as F
+
+        at = F.col(record.KAFKA)
+        dead = F.col(record.RULE).isin(self.deadly)
+        return F.collect_list(F.when(dead, F.struct(at["partition"], at["offset"]))).alias("dead_at")
 
     def reason(self, judged: DataFrame) -> tuple[Column, Column, Column]:
         """Stage, error class and reason of a dead row."""
