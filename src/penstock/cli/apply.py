@@ -12,14 +12,20 @@ from penstock.cli.main import app
 from penstock.cli.output import AsJson
 from penstock.spec.model import Pipeline, TopicSettings
 
+# A dead letter is its record plus headers: the largest record a topic takes must still fit into the dead-letter topic.
+_ROOM = {"max.message.bytes": str(16 * 1024 * 1024)}
+
 
 def topics_of(pipeline: Pipeline) -> dict[str, TopicSettings]:
     """The topics a pipeline reads and those of its dead letters, with the settings they are created with."""
-    names = list(pipeline.source.topics)
+    given = pipeline.kafka.topics
+    wanted = {name: given.get(name, TopicSettings()) for name in pipeline.source.topics}
     if pipeline.dead_letters.kafka is not None:
-        pattern = pipeline.dead_letters.kafka.topic
-        names += [pattern.replace("{topic}", topic) for topic in pipeline.source.topics]
-    return {name: pipeline.kafka.topics.get(name, TopicSettings()) for name in names}
+        for source in pipeline.source.topics:
+            name = pipeline.dead_letters.kafka.topic.replace("{topic}", source)
+            settings = given.get(name, TopicSettings())
+            wanted[name] = settings.model_copy(update={"config": {**_ROOM, **settings.config}})
+    return wanted
 
 
 @app.command()

@@ -162,8 +162,8 @@ def create_missing(config: Config, wanted: Mapping[str, TopicSettings], timeout:
     with _session(config, timeout) as session:
         there = _topics(session)
         new = [
-            NewTopic(name, settings.partitions, settings.replication, config=_as_kafka(settings.config))
-            for name, settings in wanted.items()
+            NewTopic(name, of.partitions, of.replication, config={k: str(v) for k, v in of.config.items()})
+            for name, of in wanted.items()
             if name not in there
         ]
         if not new:
@@ -182,10 +182,6 @@ def create_missing(config: Config, wanted: Mapping[str, TopicSettings], timeout:
             raise _not_created(refused, created)
         _wait_for(session, created)
         return created
-
-
-def _as_kafka(config: Mapping[str, str | float | bool]) -> dict[str, str]:
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in config.items()}
 
 
 def _not_created(refused: Mapping[str, KafkaError], created: list[str]) -> PenstockError:

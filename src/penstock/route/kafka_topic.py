@@ -6,19 +6,20 @@
     4. begin; produce every dead letter; send batch + 1 as the group's offset to the transaction; commit.
 
 Dead letters and ledger offset become visible together or not at all. The group's offset metadata says how many
-there were, so that a replay can check the balance without reading the topic. On an error the producer is
-discarded: the batch fails, is run again, and starts at 1.
+there were, so that a replay can check the balance without reading the topic. Steps 1 to 3 are for the first batch
+of a start: from then on this producer owns the transactional id, and a newer owner would fence it. On an error the
+producer is discarded: the batch fails, is run again, and starts at 1.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.errors import KafkaUnreachable, SinkFailed
+from penstock.errors import KafkaUnreachable, PenstockError, SinkFailed
 from penstock.kafka import admin, connection
 from penstock.kafka.consume import headers_of, visible
 from penstock.record import Batch
@@ -28,13 +29,17 @@ from penstock.route.dead_letter import DeadLetter
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+T = TypeVar("T")
+
 _TIMEOUT_S = 60.0
 _ASK_AGAIN_S = 0.2
+# Retriable by Kafka's protocol; the client library does not say so for every call.
+_COORDINATOR_MOVES = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
 # The broker aborts a transaction that is open for longer. Its own limit (transaction.max.timeout.ms) is 15 minutes.
 _TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 
 
-@dataclass(frozen=True)
+@dataclass
 class DeadLetterTopics:
     """One topic for all dead letters, or one per source topic when the name holds `{topic}`."""
 
@@ -42,6 +47,7 @@ class DeadLetterTopics:
     pipeline: str
     topic: str
     sources: tuple[str, ...]
+    _producer: Any = field(default=None, init=False, repr=False)
 
     @property
     def topics(self) -> list[str]:
@@ -57,8 +63,8 @@ class DeadLetterTopics:
         from confluent_kafka import KafkaException
 
         try:
-            # Step 1 here too: until the old attempt is fenced, its transaction could still commit after we looked.
-            self._producer(batch)
+            # First step 1: until the old attempt is fenced, its transaction could still commit after we looked.
+            self._own(batch)
             return self._done(batch)
         except KafkaException as error:
             raise _failed(error, batch.id) from None
@@ -67,11 +73,12 @@ class DeadLetterTopics:
         from confluent_kafka import KafkaException
 
         try:
-            producer = self._producer(batch)
-            done = self._done(batch)
-            if done is not None:
-                return done
-            return self._transaction(producer, batch, rows)
+            if self._producer is None:
+                self._own(batch)
+                done = self._done(batch)
+                if done is not None:
+                    return done
+            return self._transaction(batch, rows)
         except KafkaException as error:
             raise _failed(error, batch.id) from None
 
@@ -83,9 +90,10 @@ class DeadLetterTopics:
                 if letter and letter.pipeline == self.pipeline and query in (None, letter.query):
                     yield letter
 
-    def _transaction(self, producer: Any, batch: Batch, rows: DataFrame) -> int:
+    def _transaction(self, batch: Batch, rows: DataFrame) -> int:
         from pyspark.sql import functions as F
 
+        producer, self._producer = self._producer, None  # ours again only when all went well
         refused: list[str] = []
 
         def delivered(error: Any, _message: Any) -> None:
@@ -103,8 +111,9 @@ class DeadLetterTopics:
         producer.flush(_TIMEOUT_S)
         if refused:
             producer.abort_transaction(_TIMEOUT_S)
-            raise SinkFailed(f"Kafka refused {len(refused)} dead letters of batch {batch.id}", cause=refused[0])
+            raise _refused(batch.id, len(refused), refused[0])
         self._commit(producer, batch, count)
+        self._producer = producer
         return count
 
     def _commit(self, producer: Any, batch: Batch, count: int) -> None:
@@ -124,14 +133,14 @@ class DeadLetterTopics:
     def _done(self, batch: Batch) -> int | None:
         consumer = connection.consumer(self._group_config(batch))
         try:
-            mark = _committed(consumer, self._ledger_partition())
+            [mark] = _answered(lambda: consumer.committed([self._ledger_partition()], timeout=_TIMEOUT_S))
         finally:
             consumer.close()
         if mark.offset <= batch.id:  # also OFFSET_INVALID (-1001), when nothing was ever committed
             return None
-        return int(json.loads(mark.metadata)["dead"]) if mark.offset == batch.id + 1 else 0
+        return int(json.loads(mark.metadata or "")["dead"]) if mark.offset == batch.id + 1 else 0
 
-    def _producer(self, batch: Batch) -> Any:
+    def _own(self, batch: Batch) -> None:
         settings = {
             **self.config,
             "transactional.id": f"penstock.{batch.pipeline}.{batch.query}.dead-letters",
@@ -139,8 +148,8 @@ class DeadLetterTopics:
             "message.max.bytes": str(16 * 1024 * 1024),  # the broker decides what is too large, not the client
         }
         producer = connection.producer(settings)
-        producer.init_transactions(_TIMEOUT_S)
-        return producer
+        _answered(lambda: producer.init_transactions(_TIMEOUT_S))
+        self._producer = producer
 
     def _ledger_partition(self) -> Any:
         from confluent_kafka import TopicPartition
@@ -156,20 +165,19 @@ class DeadLetterTopics:
         }
 
 
-def _committed(consumer: Any, partition: Any) -> Any:
-    """The group's offset. A coordinator that just moved or starts up says so; it is asked again until it answers."""
+def _answered(ask: Callable[[], T]) -> T:
+    """A coordinator that just moved or starts up says so; it is asked again until it answers."""
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + _TIMEOUT_S
     while True:
         try:
-            [mark] = consumer.committed([partition], timeout=_TIMEOUT_S)
+            return ask()
         except KafkaException as error:
-            if not error.args[0].retriable() or time.monotonic() > deadline:
+            said = error.args[0]
+            if not (said.retriable() or said.name() in _COORDINATOR_MOVES) or time.monotonic() > deadline:
                 raise
             time.sleep(_ASK_AGAIN_S)
-        else:
-            return mark
 
 
 def _produce(producer: Any, topic: str, letter: DeadLetter, delivered: Any) -> None:
@@ -191,7 +199,19 @@ def _produce(producer: Any, topic: str, letter: DeadLetter, delivered: Any) -> N
             return
 
 
-def _failed(error: Any, batch: int) -> KafkaUnreachable:
+def _refused(batch: int, count: int, said: str) -> SinkFailed:
+    return SinkFailed(
+        f"Kafka refused {count} dead letters of batch {batch}; nothing of them was written",
+        cause=said,
+        next_command="if one is too large: raise `max.message.bytes` of the dead-letter topic above the source's",
+    )
+
+
+def _failed(error: Any, batch: int) -> PenstockError:
+    from confluent_kafka import KafkaError
+
+    if error.args and error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return _refused(batch, 1, error.args[0].str())
     return KafkaUnreachable(
         f"the dead letters of batch {batch} could not be written to Kafka",
         cause=error.args[0].str() if error.args else str(error),

@@ -64,7 +64,7 @@ class DeltaSink:
         return self._rows_of(table, batch)
 
     def write(self, batch: Batch, rows: DataFrame) -> int:
-        from pyspark.errors import PySparkException
+        from pyspark.errors import AnalysisException, PySparkException
 
         writer = (
             rows.write.format("delta")
@@ -78,7 +78,8 @@ class DeltaSink:
         try:
             writer.save(str(self.path))
         except PySparkException as error:
-            if error.getCondition() is None:  # the engine failed, not the table: let the caller look at the cause
+            refused = isinstance(error, AnalysisException) or (error.getCondition() or "").startswith("DELTA_")
+            if not refused:  # the engine failed, not the table: let the caller look at the cause
                 raise
             raise SinkFailed(
                 f"sink '{self.name}' refused batch {batch.id}",
@@ -93,8 +94,12 @@ class DeltaSink:
     def table(self) -> DeltaTable | None:
         """The table as a reader that is not Spark sees it."""
         from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
 
-        return DeltaTable(str(self.path)) if (self.path / "_delta_log").is_dir() else None
+        try:
+            return DeltaTable(str(self.path))
+        except TableNotFoundError:  # also where a crash left a log directory without a commit
+            return None
 
     def positions(self, column: str) -> dict[tuple[str, int], list[int]] | None:
         import pyarrow.dataset as ds
