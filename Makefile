@@ -20,7 +20,7 @@ demo: setup ## Run the payments example end to end
 	examples/payments/demo.sh
 
 chaos: setup ## Kill things while they run, and count the records
-	.venv/bin/pytest -m chaos tests
+	PENSTOCK_CHAOS_ROUNDS=15 .venv/bin/pytest tests/crash
 
 bench: setup ## Measure against the script one would write by hand
 	.venv/bin/python -m bench
