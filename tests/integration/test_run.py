@@ -245,11 +245,14 @@ def test_the_same_pipeline_in_python_runs(payments: Payments) -> None:
     assert len(payments.rows()) == 1
 
 
-def test_verify_names_the_batch_partition_and_offset_of_a_lost_row(payments: Payments) -> None:
-    payments.spec["transform"] = []
-    payments.spec["sinks"]["lake"] = {"from": "payments", "delta": {"path": "lake"}}
-    payments.send(*(good(n) for n in range(50)))
+@pytest.mark.parametrize("steps", ["none", "that drop records"])
+def test_verify_names_the_batch_partition_and_offset_of_a_lost_row(payments: Payments, steps: str) -> None:
+    if steps == "none":
+        payments.spec["transform"] = []
+        payments.spec["sinks"]["lake"] = {"from": "payments", "delta": {"path": "lake"}}
+    payments.send(*(good(n, status="VOID" if n % 3 == 0 else "SETTLED", amount=n % 4) for n in range(50)))
     payments.run()
+    assert payments.verify().complete
     lost = payments.rows()[17]
     DeltaTable(str(payments.directory / "lake")).delete(f"payment_id = '{lost['payment_id']}'")
     report = payments.verify()

@@ -14,11 +14,10 @@ from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.record import Batch
 from penstock.runtime import build, guard, session
-from penstock.runtime.assemble import Assembly, passed
+from penstock.runtime.assemble import Assembly, all_views
 from penstock.runtime.failure import translate
 from penstock.source import kafka as source
 from penstock.spec.model import Every, Pipeline
-from penstock.transform.sql import views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,8 +103,7 @@ def _rehearse(spark: SparkSession, assembly: Assembly) -> None:
         "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
         "headers array<struct<key:string,value:binary>>",
     )
-    sources = {inlet.view: passed(inlet.judged(raw)) for inlet in assembly.inlets}
-    views(sources, assembly.pipeline.transform)
+    all_views(assembly.pipeline, assembly.inlets, raw)
 
 
 def _keep_running(

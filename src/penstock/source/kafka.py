@@ -1,9 +1,12 @@
-"""Kafka into Spark: the raw stream, with every column Kafka has (S6)."""
+"""Kafka into Spark: the raw stream, or a range of it, with every column Kafka has (S6)."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from penstock.checkpoint.log import OffsetRange
 from penstock.kafka.connection import spark_options
 from penstock.spec.model import Pipeline
 
@@ -15,13 +18,37 @@ def stream(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     """The raw records of every topic. Called once per start; Spark's checkpoint decides where it goes on."""
     source = pipeline.source
     options = {
-        **spark_options(pipeline),
+        **_common(pipeline),
         "subscribe": ",".join(source.topics),
         "startingOffsets": source.start,
+        "maxOffsetsPerTrigger": str(pipeline.rate.max_offsets),
+    }
+    return spark.readStream.format("kafka").options(**options).load()
+
+
+def bounded(spark: SparkSession, pipeline: Pipeline, ranges: Iterable[OffsetRange]) -> DataFrame:
+    """Just these offsets, as they are in Kafka now. Nothing is remembered."""
+    assigned: dict[str, list[int]] = {}
+    first: dict[str, dict[str, int]] = {}
+    end: dict[str, dict[str, int]] = {}
+    for r in ranges:
+        assigned.setdefault(r.topic, []).append(r.partition)
+        first.setdefault(r.topic, {})[str(r.partition)] = r.start
+        end.setdefault(r.topic, {})[str(r.partition)] = r.end
+    options = {
+        **_common(pipeline),
+        "assign": json.dumps(assigned),
+        "startingOffsets": json.dumps(first),
+        "endingOffsets": json.dumps(end),
+    }
+    return spark.read.format("kafka").options(**options).load()
+
+
+def _common(pipeline: Pipeline) -> dict[str, str]:
+    return {
+        **spark_options(pipeline),
         "failOnDataLoss": "true",
         "includeHeaders": "true",
-        "maxOffsetsPerTrigger": str(pipeline.rate.max_offsets),
         # Only committed records count: an aborted transaction was never written (S9).
         "kafka.isolation.level": "read_committed",
     }
-    return spark.readStream.format("kafka").options(**options).load()
