@@ -1,6 +1,6 @@
 """Penstock: production Kafka <-> Spark pipelines from one declarative spec.
 
-from penstock import Pipeline, run
+from penstock import Pipeline, run, verify
 
 pipeline = Pipeline.load("payments.yaml")      # or Pipeline(name=..., kafka=..., ...): the same model
 run(pipeline, until_caught_up=True)

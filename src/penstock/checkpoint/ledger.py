@@ -36,10 +36,12 @@ class TopicCount:
 
 @dataclass(frozen=True)
 class SinkCount:
-    """What one sink got. `dropped` is null where the SQL between can make more or fewer rows than records."""
+    """What one sink got. `dropped` is null where the SQL between can make more or fewer rows than records; the
+    fingerprint of the records written (runtime.fingerprint) where rows do not say which record they are."""
 
     written: int
     dropped: int | None
+    fingerprint: int | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Entry:
     ranges: list[OffsetRange]
     topics: dict[str, TopicCount]
     sinks: dict[str, SinkCount]
+    accepted: list[str] = field(default_factory=list)  # by the operator, for the start this batch began
 
     @property
     def read(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
 
-dlq = typer.Typer(help="Look at dead letters.", no_args_is_help=True)
+dlq = typer.Typer(help="Look at dead letters.")
 app.add_typer(dlq, name="dlq")
 
 _WIDTH = 76
@@ -53,4 +54,4 @@ def _print(groups: list[dict[str, Any]], total: int) -> None:
     output.say(f"{total:,} dead letters")
     for group in groups:
         output.say(f"{group['count']:>8,}  {group['stage']:<9} {group['class']:<14} {output.clean(group['reason'])}")
-        output.say(f"{'':>10}e.g. {output.clean(group['sample'])[:_WIDTH]}")
+        output.say(f"{'':>10}e.g. {textwrap.shorten(output.clean(group['sample']), _WIDTH, placeholder=' …')}")

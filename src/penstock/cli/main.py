@@ -9,14 +9,14 @@ import traceback
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from penstock.cli import output
-from penstock.errors import Defect, PenstockError
+from penstock.errors import BadArgument, Defect, PenstockError
 
 app = typer.Typer(
     name="penstock",
     help="Production Kafka <-> Spark pipelines from one declarative spec.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -39,11 +39,16 @@ def register() -> None:
 
 
 def main() -> None:
+    if not sys.argv[1:]:
+        sys.argv.append("--help")
     try:
         register()
-        app()
+        sys.exit(app(standalone_mode=False))
     except PenstockError as error:
         _end(error)
+    except TyperException as error:
+        said = error.format_message()
+        _end(BadArgument(said[0].lower() + said[1:].rstrip("."), next_command="penstock --help"))
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:  # a defect of ours: still words and a status, the traceback is one flag away

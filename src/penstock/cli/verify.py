@@ -41,8 +41,10 @@ def _print(report: Report) -> None:
         say(f"  {count:>12,}  dropped: {name}")
     for expired in report.expired:
         say(f"  no longer in Kafka, taken from the ledger: {expired}")
+    for text in report.unproven:
+        say(f"  not proven: {text}")
     if report.complete:
-        say("complete: every offset is accounted for")
+        say("complete: every offset is accounted for" if not report.unproven else "complete but for what is not proven")
         return
     for finding in report.findings:
         say(f"  {finding.kind}: {output.clean(str(finding))}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.record import Batch
@@ -12,6 +13,9 @@ from penstock.route.dead_letter import DeadLetter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Table(Protocol):
@@ -46,5 +50,5 @@ class DeadLetterTable:
             for row in rows.to_pylist():
                 batch = Batch(row["pipeline"], row["query"], row["batch"])
                 if batch.pipeline == self.pipeline and query in (None, batch.query):
-                    row["timestamp_ms"] = int(row["timestamp"].timestamp() * 1000)
+                    row["timestamp_ms"] = (row["timestamp"] - _EPOCH) // timedelta(milliseconds=1)
                     yield dead_letter.from_row(row, batch)

@@ -11,7 +11,8 @@ from penstock.kafka.connection import client_config
 from penstock.route.dead_letter import DeadLetters
 from penstock.route.kafka_topic import DeadLetterTopics
 from penstock.route.table import DeadLetterTable
-from penstock.runtime.assemble import Assembly, Inlet
+from penstock.runtime.assemble import Assembly
+from penstock.runtime.inlet import Inlet
 from penstock.sink.contract import Sink
 from penstock.sink.delta import DeltaSink
 from penstock.spec.load import schema_of

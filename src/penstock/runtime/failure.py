@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pyspark.errors import PySparkException
+
 from penstock.errors import EngineFailed, KafkaUnreachable, OffsetsVanished, PenstockError, RuleStopped
 from penstock.transform.contract import STOP_MARK
 
@@ -32,6 +34,7 @@ def translate(error: BaseException, log: Path) -> PenstockError:
     if isinstance(error, PenstockError):
         return error
     text = str(error)
+    lines = _said(text)
     if STOP_MARK in text:
         said = text.split(STOP_MARK, 1)[1].split("\n", maxsplit=1)[0].strip()
         return RuleStopped(
@@ -39,24 +42,39 @@ def translate(error: BaseException, log: Path) -> PenstockError:
             cause="the rule says `otherwise: stop`; nothing of this batch was written",
             next_command="mend the producer or the rule, then: penstock run FILE",
         )
-    if any(sign in text for sign in _OFFSETS_GONE):
+    if _speaks_of_a_record(error):
+        return EngineFailed("the engine failed", cause=_cause(lines), next_command=f"read {log}")
+    gone = _first(lines, _OFFSETS_GONE)
+    if gone:
         return OffsetsVanished(
             "offsets that were not read yet are no longer in Kafka",
-            cause=_first_line(text, _OFFSETS_GONE),
+            cause=gone,
             next_command="raise the topic's retention; the lost range is in the engine's log: " + str(log),
         )
-    if any(sign in text for sign in _KAFKA_AWAY):
-        return KafkaUnreachable(
-            "Kafka did not answer", cause=_first_line(text, _KAFKA_AWAY), next_command="penstock ps"
-        )
-    return EngineFailed("the engine failed", cause=_cause(text), next_command=f"read {log}")
+    away = _first(lines, _KAFKA_AWAY)
+    if away:
+        return KafkaUnreachable("Kafka did not answer", cause=away, next_command="penstock ps")
+    return EngineFailed("the engine failed", cause=_cause(lines), next_command=f"read {log}")
 
 
-def _first_line(text: str, signs: tuple[str, ...]) -> str:
-    return next((line.strip()[:300] for line in text.split("\n") if any(s in line for s in signs)), "")
+def _speaks_of_a_record(error: BaseException) -> bool:
+    """Spark quotes values in such errors; what a record says must not decide what happened."""
+    return isinstance(error, PySparkException) and (error.getSqlState() or "").startswith("22")  # data exceptions
 
 
-def _cause(text: str) -> str:
-    lines = [line.strip() for line in text.split("\n") if line.strip() and not _JAVA_NOISE.match(line)]
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    return (causes[-1].removeprefix("Caused by:").strip() if causes else lines[0] if lines else "unknown")[:500]
+def _said(text: str) -> list[str]:
+    """The lines that say something: no stack frames."""
+    return [line.strip() for line in text.split("\n") if line.strip() and not _JAVA_NOISE.match(line)]
+
+
+def _first(lines: list[str], signs: tuple[str, ...]) -> str:
+    return next((_bare(line)[:300] for line in lines if any(s in line for s in signs)), "")
+
+
+def _cause(lines: list[str]) -> str:
+    causes = [line for line in lines if line.startswith(("Caused by:", ": "))]  # py4j begins the cause with a colon
+    return _bare(causes[-1] if causes else lines[0] if lines else "unknown")[:500]
+
+
+def _bare(line: str) -> str:
+    return line.removeprefix("Caused by:").removeprefix(":").strip()

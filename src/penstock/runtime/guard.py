@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
@@ -19,22 +21,21 @@ def check(home: Home, pipeline: str, accepted: frozenset[str]) -> None:
     log, ledger = SparkLog(home.spark), Ledger(home.ledger)
     query, last = log.query_id(), ledger.last()
     committed, planned = log.committed(), log.planned()
+    if last and last.pipeline != pipeline:
+        raise CheckpointForeign(
+            f"{home.path} belongs to pipeline '{last.pipeline}', not to '{pipeline}'",
+            cause="two specs name the same checkpoint directory, or a pipeline was renamed",
+            next_command="give this pipeline a `checkpoint:` of its own, or its old name back",
+        )
     if last and query is None:
         if CheckpointMissing.code in accepted:
-            home.ledger.rename(home.path / f"ledger.{last.query}")
-            home.ledger.mkdir()
+            _set_aside(home, last.query)
             return
         raise CheckpointMissing(
             f"the ledger knows {last.batch + 1} batches of pipeline '{last.pipeline}', but Spark's checkpoint is gone",
             cause=f"{home.spark} is missing: starting anew would read from `start:` and write records a second time",
             next_command=f"restore {home.spark} from a backup; or begin a new query: "
             f"penstock run FILE --accept {CheckpointMissing.code}",
-        )
-    if last and last.pipeline != pipeline:
-        raise CheckpointForeign(
-            f"{home.path} belongs to pipeline '{last.pipeline}', not to '{pipeline}'",
-            cause="two specs name the same checkpoint directory, or a pipeline was renamed",
-            next_command="give this pipeline a `checkpoint:` of its own, or its old name back",
         )
     if last and last.query != query:
         raise CheckpointForeign(
@@ -56,3 +57,10 @@ def check(home: Home, pipeline: str, accepted: frozenset[str]) -> None:
             cause="an older checkpoint was restored: its next batches would be written a second time",
             next_command="restore the checkpoint directory that belongs to this ledger",
         )
+
+
+def _set_aside(home: Home, query: str) -> None:
+    """Keep the ledger of a query that ended; a backup may have brought an older copy of it back."""
+    names = (home.path / f"ledger.{query}.{n}" for n in itertools.count(1))
+    home.ledger.rename(next(name for name in names if not name.exists()))
+    home.ledger.mkdir()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from penstock.checkpoint.ledger import Entry
 from penstock.record import KAFKA
 from penstock.runtime import build, session
-from penstock.runtime.assemble import all_views
+from penstock.runtime.inlet import all_views
 from penstock.source import kafka as source
 from penstock.spec.model import Pipeline
 

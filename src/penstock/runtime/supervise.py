@@ -14,8 +14,9 @@ from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.record import Batch
 from penstock.runtime import build, guard, session
-from penstock.runtime.assemble import Assembly, all_views
+from penstock.runtime.assemble import Assembly
 from penstock.runtime.failure import translate
+from penstock.runtime.inlet import all_views
 from penstock.source import kafka as source
 from penstock.spec.model import Every, Pipeline
 
@@ -75,6 +76,7 @@ def run(
     with home.held():
         guard.check(home, pipeline.name, frozenset(accept))
         assembly = build.assembly(pipeline)
+        assembly.accepted = sorted(accept)
         admin.require_topics(client_config(pipeline), list(pipeline.source.topics))
         parts: list[Sink | DeadLetters] = [*assembly.sinks.values(), assembly.dead_letters]
         for part in parts:
@@ -83,7 +85,7 @@ def run(
         spark = session.start(pipeline, home.logs)
         _rehearse(spark, assembly)
         watch.started(pipeline, home)
-        _keep_running(spark, pipeline, home, until_caught_up, watch, stop)
+        _keep_running(spark, assembly, home, until_caught_up, watch, stop)
 
 
 def _report_ignored_start(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> None:
@@ -107,13 +109,13 @@ def _rehearse(spark: SparkSession, assembly: Assembly) -> None:
 
 
 def _keep_running(
-    spark: SparkSession, pipeline: Pipeline, home: Home, until_caught_up: bool, watch: Watch, stop: StopRequest
+    spark: SparkSession, assembly: Assembly, home: Home, until_caught_up: bool, watch: Watch, stop: StopRequest
 ) -> None:
     attempt = 0
     while True:
-        batches = _Batches(build.assembly(pipeline), watch, stop)
+        batches = _Batches(assembly, watch, stop)
         try:
-            _follow(_start(spark, pipeline, home, batches, until_caught_up), batches, stop)
+            _follow(_start(spark, assembly.pipeline, home, batches, until_caught_up), batches, stop)
             return
         except Exception as raised:
             error = translate(batches.failure or raised, home.logs / session.LOG_NAME)
@@ -123,6 +125,8 @@ def _keep_running(
             wait = _BACK_OFF_S[min(attempt, len(_BACK_OFF_S)) - 1]
             watch.retrying(error, wait)
             time.sleep(wait)
+            accepted, assembly = assembly.accepted, build.assembly(assembly.pipeline)  # what it had open is in doubt
+            assembly.accepted = accepted
 
 
 class _Batches:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.ledger import TopicCount
 from penstock.errors import SinkFailed
+from penstock.runtime import fingerprint
 from penstock.transform.contract import Contract
 
 if TYPE_CHECKING:
@@ -62,14 +62,23 @@ class Tally:
         if self._kept is not None:
             self._kept.unpersist()
 
-    @staticmethod
-    def of_rows(rows: DataFrame) -> tuple[DataFrame, Callable[[], int]]:
-        """The same rows, and a function that tells how many there were once an action has run over them."""
+
+class Handed:
+    """The rows on their way to one sink: how many, and which."""
+
+    def __init__(self, rows: DataFrame) -> None:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
-        observation = Observation()
-        return rows.observe(observation, F.count(F.lit(1)).alias("rows")), lambda: int(_observed(observation)["rows"])
+        self._observation = Observation()
+        which = fingerprint.of_rows(rows)
+        wanted = [F.count(F.lit(1)).alias("count"), *([] if which is None else [which.alias("fingerprint")])]
+        self.rows = rows.observe(self._observation, *wanted)
+
+    def result(self) -> tuple[int, int | None]:
+        """Count and fingerprint. Call after an action has run over `rows`."""
+        found = _observed(self._observation)
+        return found["count"], found.get("fingerprint")
 
 
 def _observed(observation: Observation) -> dict[str, Any]:

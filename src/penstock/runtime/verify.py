@@ -24,7 +24,7 @@ from penstock.kafka.connection import client_config
 from penstock.kafka.consume import position, visible
 from penstock.record import KAFKA
 from penstock.route.dead_letter import DeadLetters
-from penstock.runtime import build, recount
+from penstock.runtime import build, fingerprint, recount
 from penstock.sink.contract import Sink
 from penstock.spec.model import Pipeline
 
@@ -50,7 +50,8 @@ class Finding:
 
     def __str__(self) -> str:
         place = f"batch {self.batch}: " if self.batch is not None else ""
-        place += f"{self.topic}-{self.partition}: " if self.topic is not None else ""
+        if self.topic is not None:
+            place += f"{self.topic}: " if self.partition is None else f"{self.topic}-{self.partition}: "
         shown = ", ".join(map(str, self.offsets[:_SHOWN])) + (", …" if len(self.offsets) > _SHOWN else "")
         return f"{place}{self.text}" + (f": offsets {shown}" if self.offsets else "")
 
@@ -65,12 +66,17 @@ class Report:
     dead: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     proof: dict[str, str] = field(default_factory=dict)  # sink -> "by offset" or "by count"
-    expired: list[str] = field(default_factory=list)  # ranges Kafka no longer holds: taken from the ledger
+    expired: list[OffsetRange] = field(default_factory=list)  # Kafka no longer holds them: taken from the ledger
+    unproven: list[str] = field(default_factory=list)  # what the operator accepted that nobody can prove any more
     findings: list[Finding] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
         return not self.findings
+
+    def judged_from(self, partition: Partition) -> int:
+        """The first offset of a partition that Kafka still speaks for."""
+        return max((r.end for r in self.expired if (r.topic, r.partition) == partition), default=0)
 
 
 def verify(pipeline: Pipeline) -> Report:
@@ -106,9 +112,16 @@ def verify(pipeline: Pipeline) -> Report:
 def _follow_on(entries: list[Entry], log: SparkLog, report: Report) -> None:
     """Step 1. A batch the ledger skips, or a range that does not begin where the one before it ended."""
     at: dict[Partition, int] = {}
-    for before, entry in zip([None, *entries], entries, strict=False):
-        if before is not None and entry.batch != before.batch + 1:
-            report.findings.append(Finding("ledger-gap", f"the ledger goes from batch {before.batch} to {entry.batch}"))
+    follows = 0
+    for entry in entries:
+        if entry.batch != follows:
+            text = f"the ledger has no entry for batches {follows} to {entry.batch - 1}"
+            if LedgerMissing.code in entry.accepted:
+                report.unproven.append(f"{text}; accepted when batch {entry.batch} ran")
+                at.clear()
+            else:
+                report.findings.append(Finding("ledger-gap", text))
+        follows = entry.batch + 1
         for r in entry.ranges:
             expected = at.get((r.topic, r.partition), r.start)
             if r.start != expected:
@@ -140,7 +153,7 @@ def _in_kafka(pipeline: Pipeline, entries: list[Entry], report: Report) -> By:
         for p, (start, end) in ranges.items():
             low, high = marks.get((topic, p), (0, 0))
             if low > start:
-                report.expired.append(f"{topic}-{p} [{start}, {min(low, end)})")
+                report.expired.append(OffsetRange(topic, p, start, min(low, end)))
             if high < end:
                 text = (
                     f"the ledger covers offsets up to {end}, Kafka ends at {high}: the topic was recreated or truncated"
@@ -172,11 +185,10 @@ def _once(found: dict[Partition, list[int]], where: str, report: Report) -> By:
 
 def _same_as_read(entries: list[Entry], records: By, dead: By, report: Report) -> None:
     """Step 2 and the dead-letter half of 3 and 4, batch by batch."""
-    low = {partition: int(offsets[0]) for partition, offsets in records.items() if len(offsets)}
     for entry in entries:
         for topic, count in entry.topics.items():
             ranges = [r for r in entry.ranges if r.topic == topic]
-            if any(r.start < low.get((r.topic, r.partition), r.end) for r in ranges) and report.expired:
+            if any(r.start < report.judged_from((r.topic, r.partition)) for r in ranges):
                 continue  # Kafka no longer holds all of this batch
             there = sum(len(_within(records, r)) for r in ranges)
             if there != count.read:
@@ -198,10 +210,8 @@ def _same_as_read(entries: list[Entry], records: By, dead: By, report: Report) -
 
 def _invented(partition: Partition, offsets: Offsets, records: By, where: str, report: Report) -> None:
     """Step 4. Offsets below the first one Kafka still holds cannot be judged."""
-    held = records.get(partition, _NOTHING)
-    if report.expired:
-        offsets = offsets[offsets >= (held[0] if len(held) else 0)]
-    strange = np.setdiff1d(offsets, held)
+    offsets = offsets[offsets >= report.judged_from(partition)]
+    strange = np.setdiff1d(offsets, records.get(partition, _NOTHING))
     if len(strange):
         text = f"{len(strange)} records in {where} that are not in the ranges of the ledger"
         report.findings.append(Finding("invented", text, None, *partition, _named(strange)))
@@ -244,9 +254,12 @@ def _batch_in_sink(
     by_rule = sum(n for t in entry.topics.values() for n in t.dropped.values())
     dropped = by_rule + (count.dropped or 0)
     report.dropped[f"before {name}"] = report.dropped.get(f"before {name}", 0) + (count.dropped or 0)
-    if written == count.written:
+    found = sum(fingerprint.of_offsets(r.partition, _within(held, r)) for r in entry.ranges)
+    if written == count.written and found == (found if count.fingerprint is None else count.fingerprint):
         return
     text = f"sink '{name}' holds {written} records, the ledger says {count.written}"
+    if written == count.written:
+        text = f"sink '{name}' holds {written} records, but not those that were written to it"
     report.findings.append(Finding("sink-differs", text, entry.batch))
     # Without drops every record that is nowhere is lost; with drops the steps must say which ones should be there.
     should = recount.expected(pipeline, entry, name) if dropped else None

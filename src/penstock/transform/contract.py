@@ -52,7 +52,7 @@ class Contract:
         for rule in self.rules:
             broken = ~F.coalesce(F.expr(f"({rule.rule})"), F.lit(False))
             if rule.otherwise == "stop":
-                said = F.concat(F.lit(f"{STOP_MARK} {self.view}.{rule.name}: "), self._seen(rule, decoded), _position())
+                said = F.concat(F.lit(f"{STOP_MARK} {self.view}.{rule.name}"), _position(), self._seen(rule, decoded))
                 verdict = verdict.when(broken, F.raise_error(said).cast("string"))
             else:
                 verdict = verdict.when(broken, F.lit(rule.name))

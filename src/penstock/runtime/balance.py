@@ -1,0 +1,26 @@
+"""The balance of a batch: what was read is what was written, dead or dropped, or the batch fails (G1)."""
+
+from __future__ import annotations
+
+from penstock.checkpoint.ledger import Entry
+from penstock.errors import BatchUnbalanced
+
+
+def check(entry: Entry) -> None:
+    spanned = sum(len(r) for r in entry.ranges)
+    if entry.read > spanned:
+        raise unbalanced(entry.batch, f"{entry.read} records were read from {spanned} offsets")
+    for topic, count in entry.topics.items():
+        if not count.balanced():
+            raise unbalanced(entry.batch, f"topic '{topic}': {count}")
+    for name, sink in entry.sinks.items():
+        if sink.dropped is not None and sink.dropped < 0:
+            raise unbalanced(entry.batch, f"sink '{name}' got more rows than records passed")
+
+
+def unbalanced(batch: int, what: str) -> BatchUnbalanced:
+    return BatchUnbalanced(
+        f"batch {batch} does not add up: {what}",
+        cause="a rule or a step gives another result each time (rand(), current_timestamp()), or this is a defect",
+        next_command="penstock verify FILE",
+    )

@@ -1,0 +1,60 @@
+"""One topic on its way to its view: decode, then the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from penstock import record
+from penstock.decode.stage import decode
+from penstock.route import dead_letter
+from penstock.runtime.tally import Counted
+from penstock.spec.model import Pipeline, Topic
+from penstock.spec.types import Struct
+from penstock.transform.contract import Contract
+from penstock.transform.sql import views
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_FEW = 20_000  # dead records that are still picked out by position
+
+
+@dataclass(frozen=True)
+class Inlet:
+    topic: str
+    view: str
+    settings: Topic
+    struct: Struct
+    contract: Contract
+    alone: bool  # the only topic: no need to look at each record's topic
+
+    def judged(self, raw: DataFrame, *, with_raw: bool = False) -> DataFrame:
+        mine = raw if self.alone else raw.where(raw["topic"] == self.topic)
+        return self.contract.judged(decode(mine, self.topic, self.settings, self.struct, with_raw=with_raw))
+
+    def dead_rows(self, raw: DataFrame, counted: Counted) -> DataFrame:
+        """The dead records with their bytes and reasons. Where they are few, no other record is decoded again."""
+        few = counted.dead_at if counted.dead_at and len(counted.dead_at) <= _FEW else None
+        judged = self.judged(_at(raw, few) if few else raw, with_raw=True)
+        dead = judged.where(judged[record.RULE].isin(self.contract.deadly))
+        return dead_letter.as_rows(dead, self.contract.reason(dead))
+
+
+def passed(judged: DataFrame) -> DataFrame:
+    return judged.where(judged[record.RULE].isNull()).drop(record.ERROR, record.RULE)
+
+
+def all_views(pipeline: Pipeline, inlets: Iterable[Inlet], raw: DataFrame) -> dict[str, DataFrame]:
+    """Every view of the spec over some raw records, without counting: to try the spec out, and to recount."""
+    return views({inlet.view: passed(inlet.judged(raw)) for inlet in inlets}, pipeline.transform)
+
+
+def _at(raw: DataFrame, positions: list[tuple[int, int]]) -> DataFrame:
+    by_partition: dict[int, list[int]] = {}
+    for partition, offset in positions:
+        by_partition.setdefault(partition, []).append(offset)
+    here = [(raw["partition"] == p) & raw["offset"].isin(offsets) for p, offsets in by_partition.items()]
+    return raw.where(reduce(lambda a, b: a | b, here))

@@ -1,0 +1,119 @@
+"""What Spark throws, in the shapes it throws it, and the error a user gets for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import (
+    EngineFailed,
+    KafkaUnreachable,
+    OffsetsVanished,
+    PenstockError,
+    RuleStopped,
+    SinkFailed,
+)
+from penstock.runtime.failure import translate
+
+LOG = Path("/home/logs/engine.log")
+
+
+def thrown(*causes: str) -> PenstockError:
+    """Translate a streaming query's error: the wrapper first, then each cause under its own stack."""
+    stack = "\n\tat org.apache.spark.sql.Some.method(Some.scala:12)\n\tat java.base/java.lang.Thread.run(Thread.java:1)"
+    wrapper = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted SQLSTATE: XXKST"
+    text = wrapper + "".join(f"\n{'Caused by: ' if i else ''}{c}{stack}" for i, c in enumerate(causes))
+    error = translate(RuntimeError(f"{text}\n\t... 14 more\n"), LOG)
+    assert "\n" not in str(error.cause)
+    assert "Some.scala" not in str(error.cause)
+    assert "Thread.java" not in str(error.cause)
+    assert "more" not in str(error.cause)
+    return error
+
+
+def test_error_of_our_own_passes_as_it_is() -> None:
+    ours = SinkFailed("Connection refused: data may have been lost")
+    assert translate(ours, LOG) is ours
+
+
+def test_broken_stop_rule_says_rule_value_and_position_and_nothing_of_the_engine() -> None:
+    error = thrown(
+        "org.apache.spark.SparkException: Job aborted", "penstock rule-stopped payments.positive: ; amount = -5"
+    )
+    assert type(error) is RuleStopped
+    assert error.what == "a record broke a rule that stops the pipeline: payments.positive: ; amount = -5"
+
+
+def test_values_in_a_broken_rule_cannot_pass_for_another_failure() -> None:
+    assert type(thrown("a", "penstock rule-stopped v.r: ; note = Connection refused, KAFKA_DATA_LOSS")) is RuleStopped
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position 7 is out of range",
+        "[KAFKA_DATA_LOSS.START_OFFSET_RESET] Some partition's starting available offset is now 9, not 7",
+        "java.lang.IllegalStateException: Cannot fetch offset 7. Some data may have been lost because it expired",
+        "java.lang.AssertionError: offset of payments-0 was changed from 7 to 3, data may have been lost",
+    ],
+)
+def test_offsets_that_are_gone_stop_for_good_even_where_kafka_also_seems_away(said: str) -> None:
+    away = "org.apache.kafka.common.errors.TimeoutException: Cannot fetch record for offset 7"
+    error = thrown("org.apache.spark.SparkException: Job aborted", away, said)
+    assert type(error) is OffsetsVanished
+    assert not error.retryable
+    assert error.cause == said
+    assert str(LOG) in str(error.next_command)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired",
+        "org.apache.kafka.common.errors.DisconnectException",
+        "org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given in bootstrap.servers",
+        "java.lang.RuntimeException: Timed out waiting for a node assignment. Call: describeTopics",
+        "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this partition",
+        "java.util.concurrent.TimeoutException: Cannot fetch record for offset 7 in 120000 milliseconds",
+        "[CANNOT_LOAD_KAFKA] no broker",
+        "java.net.ConnectException: Connection refused",
+    ],
+)
+def test_kafka_that_does_not_answer_can_be_tried_again(said: str) -> None:
+    error = thrown("org.apache.spark.SparkException: Job aborted", said)
+    assert type(error) is KafkaUnreachable
+    assert error.retryable
+    assert error.cause == said
+
+
+def test_other_failure_of_the_engine_gives_its_deepest_cause() -> None:
+    error = thrown(
+        "org.apache.spark.SparkException: Job aborted", "java.io.IOException: write", "ENOSPC: no space left"
+    )
+    assert type(error) is EngineFailed
+    assert not error.retryable
+    assert error.cause == "ENOSPC: no space left"
+    assert error.next_command == f"read {LOG}"
+
+
+def test_thread_that_died_is_no_cause() -> None:
+    assert thrown("a", "java.io.IOException: full", "java.lang.ThreadDeath").cause == "java.io.IOException: full"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("[DIVIDE_BY_ZERO] Division by zero\n\tat a.B.c(B.java:1)", "[DIVIDE_BY_ZERO] Division by zero"),
+        ("\n\n  \tat a.B.c(B.java:1)\n  at last it failed\nout of memory\n", "out of memory"),
+        ("\tat a.B.c(B.java:1)\n\t... 3 more", "unknown"),
+        ("", "unknown"),
+    ],
+)
+def test_failure_without_a_named_cause_gives_the_first_line_that_is_no_stack(text: str, cause: str) -> None:
+    assert translate(ValueError(text), LOG).cause == cause
+
+
+def test_cause_is_cut_to_what_a_person_reads() -> None:
+    assert len(str(thrown("a", "x" * 100_000).cause)) == 500
+    assert len(str(thrown("a", "Connection refused" + "x" * 100_000).cause)) == 300
