@@ -25,6 +25,8 @@ WRONG_TYPE = "wrong-type"
 OUT_OF_RANGE = "out-of-range"
 MISSING_FIELD = "missing-field"
 BROKEN_RULE = "broken-rule"
+UNKNOWN_SCHEMA = "unknown-schema"  # the record names a schema id that the registry does not have
+INCOMPATIBLE_SCHEMA = "incompatible-schema"  # its writer schema cannot be read as the reader schema
 
 # Kafka headers of a dead letter. The record's own headers come first and unchanged.
 HEADER_PREFIX = "penstock."

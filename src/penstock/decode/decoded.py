@@ -24,10 +24,14 @@ class Decoded:
 
     columns: list[pa.Array]
     failures: dict[int, Failure] = field(default_factory=dict)
+    schema_ids: pa.Array | None = None  # int32, null where a record names none; for formats that carry one
 
 
 class Decoder(Protocol):
-    """One format. Called once per Arrow batch, in a Python worker; any bytes are accepted, none raise."""
+    """One format. Called once per Arrow batch, in a Python worker; any bytes are accepted, none raise.
+
+    Only RegistryUnreachable may be raised: it says that nothing is known about the records, and the batch runs again.
+    """
 
     def __call__(self, values: pa.Array) -> Decoded: ...
 

@@ -89,7 +89,7 @@ def test_the_example_says_the_same_in_yaml_and_in_python() -> None:
         ],
         sinks={"lake": Sink(from_="settled", delta=DeltaTable(path="lake/payments", partition_by=["day"]))},
         dead_letters=DeadLetters(kafka=DeadLetterTopic(topic="payments.DLT")),
-        rate=Rate(max_offsets=50_000),
+        rate=Rate(max_offsets=60_000),
     )
     assert written == made
     assert written != made.model_copy(update={"trigger": Every(every="10s")})
