@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock import record
 from penstock.decode.json import JsonDecoder
 from penstock.decode.worker import DecodeBatches
-from penstock.spec.model import Topic
+from penstock.spec.source import Topic
 from penstock.spec.types import Struct, quoted
 
 if TYPE_CHECKING:

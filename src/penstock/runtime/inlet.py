@@ -11,7 +11,8 @@ from penstock import record
 from penstock.decode.stage import decode
 from penstock.route import dead_letter
 from penstock.runtime.tally import Counted
-from penstock.spec.model import Pipeline, Topic
+from penstock.spec.model import Pipeline
+from penstock.spec.source import Topic
 from penstock.spec.types import Struct
 from penstock.transform.contract import Contract
 from penstock.transform.sql import views

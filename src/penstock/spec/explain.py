@@ -14,7 +14,8 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from penstock.spec import model, secrets, shape
+from penstock.spec import secrets, shape, words
+from penstock.spec.cross import CrossMistake
 from penstock.spec.lines import Document
 from penstock.spec.mistake import Mistake, Path, dotted, instead, near, nearest
 
@@ -32,10 +33,10 @@ _EXPECTED = {
 }
 _OUR_OWN = {"type": "bad-type", "duration": "bad-duration", "one_kind": "one-kind"}
 _PATTERNS = {
-    model.NAME: "lower case letters, digits, '-' and '_', with a letter first, at most 63",
-    model.VIEW_NAME: "letters, digits and '_', with a letter first, at most 128",
-    model.TOPIC_NAME: "letters, digits, '.', '_' and '-', at most 249",
-    model.DEAD_LETTER_TOPIC: "letters, digits, '.', '_', '-' and '{topic}'",
+    words.NAME: "lower case letters, digits, '-' and '_', with a letter first, at most 63",
+    words.VIEW_NAME: "letters, digits and '_', with a letter first, at most 128",
+    words.TOPIC_NAME: "letters, digits, '.', '_' and '-', at most 249",
+    words.DEAD_LETTER_TOPIC: "letters, digits, '.', '_', '-' and '{topic}'",
 }
 
 
@@ -75,7 +76,7 @@ def mistakes(errors: Iterable[ErrorDetails], document: Document, root: shape.Par
             yield _mistake(path, _Cause(own or cause.errors, cause.key), document, root)
 
 
-def cross_mistakes(found: Iterable[model.CrossMistake], document: Document) -> Iterator[Mistake]:
+def cross_mistakes(found: Iterable[CrossMistake], document: Document) -> Iterator[Mistake]:
     for path, message, allowed in found:
         is_key = len(path) > 1 and path[0] in ("contract", "source") and isinstance(path[-1], str)
         spot = document.key_spot(path) if is_key else document.value_spot(path)

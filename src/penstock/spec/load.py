@@ -15,11 +15,12 @@ from pydantic import BaseModel, ValidationError
 
 from penstock.errors import BadArgument, ReferenceMissing, SpecInvalid, SpecUnreadable
 from penstock.spec import explain, lines, loose, references
+from penstock.spec.cross import reserved_in
 from penstock.spec.fields import Schema
 from penstock.spec.lines import Document
 from penstock.spec.lint import lint
 from penstock.spec.mistake import Mistake, dotted
-from penstock.spec.model import Pipeline, reserved_in
+from penstock.spec.model import Pipeline
 
 __all__ = ["Mistake", "load", "read", "schema_of"]
 

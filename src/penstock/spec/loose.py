@@ -10,20 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.spec import shape
-from penstock.spec.model import (
-    CrossMistake,
-    DeadLetters,
-    DeltaTable,
-    JsonValue,
-    Kafka,
-    Pipeline,
-    Rule,
-    Sink,
-    Source,
-    Step,
-    Topic,
-    cross_check,
-)
+from penstock.spec.cross import CrossMistake, cross_check
+from penstock.spec.model import DeadLetters, DeltaTable, Kafka, Pipeline, Rule, Sink, Step
+from penstock.spec.source import JsonValue, Source, Topic
 
 
 def cross_mistakes(data: Any) -> list[CrossMistake]:

@@ -17,7 +17,8 @@ from pydantic_core import PydanticUndefined
 
 from penstock.spec import duration, shape
 from penstock.spec.fields import Field, Schema
-from penstock.spec.model import Name, Pipeline, Setting, Text, TopicName, ViewName
+from penstock.spec.model import Pipeline
+from penstock.spec.words import Name, Setting, Text, TopicName, ViewName
 
 _NAMED: dict[Any, str] = {
     Name: "name",

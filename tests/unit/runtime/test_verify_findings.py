@@ -157,9 +157,7 @@ def test_batch_that_kafka_no_longer_holds_whole_is_not_judged_but_the_next_one_i
     left = {**IN_KAFKA, 0: set(range(6, 20)) - {10}}
     expired = [OffsetRange("t", 0, 0, 6)]
     assert recounted(left, DEAD, expired) == []
-    assert recounted(without(left, 12), DEAD, expired) == [
-        ("not-as-read", 1, "t", None, [])
-    ]
+    assert recounted(without(left, 12), DEAD, expired) == [("not-as-read", 1, "t", None, [])]
     assert recounted(left, {0: {3, 10}}, expired) == [
         ("dead-letters-differ", 1, "t", None, []),
         ("invented", None, "t", 0, [10]),

@@ -16,17 +16,15 @@ from penstock.spec.model import (
     DeadLetterTopic,
     DeltaTable,
     Every,
-    JsonValue,
     Kafka,
     Pipeline,
     Rate,
     Rule,
     Sink,
-    Source,
     Step,
-    Topic,
     TopicSettings,
 )
+from penstock.spec.source import JsonValue, Source, Topic
 
 Write = Callable[..., Path]
 
