@@ -5,13 +5,19 @@
     │   ├── SpecInvalid            spec-invalid
     │   ├── SpecUnreadable         spec-unreadable
     │   ├── ReferenceMissing       reference-missing      (${env:...} or ${file:...} that is not there)
-    │   └── BadArgument            bad-argument
+    │   ├── BadArgument            bad-argument
+    │   ├── SchemaInvalid          schema-invalid         (the registry cannot read a schema)
+    │   └── SchemaIncompatible     schema-incompatible    (the registry refuses a schema for its subject)
     ├── EnvironmentFault           exit 3   something outside the pipeline is missing or unreachable
     │   ├── JavaMissing            java-missing
     │   ├── JarsUnavailable        jars-unavailable
     │   ├── NotWritable            not-writable
     │   ├── KafkaUnreachable       kafka-unreachable      (retryable)
     │   ├── TopicMissing           topic-missing
+    │   ├── RegistryUnreachable    registry-unreachable   (retryable)
+    │   ├── RegistryRefused        registry-refused       (it answers, and not as a registry does or not to us)
+    │   ├── SubjectMissing         subject-missing
+    │   ├── SchemaMissing          schema-missing         (no such version, no such id)
     │   └── ServerFailed           server-failed          (a local server did not start or stop)
     ├── Stopped                    exit 4   the pipeline refuses to go on: a fact it needs is missing
     │   ├── AlreadyRunning         already-running
@@ -20,6 +26,8 @@
     │   ├── CheckpointForeign      checkpoint-foreign
     │   ├── TableOfAnotherQuery    table-of-another-query
     │   ├── OffsetsVanished        offsets-vanished
+    │   ├── TopicRecreated         topic-recreated
+    │   ├── StartNotThere          start-not-there        (no record is as new as `start` asks for)
     │   ├── BatchUnbalanced        batch-unbalanced
     │   └── RuleStopped            rule-stopped
     ├── RunFailed                  exit 5   the engine, a step or a sink failed while running
@@ -92,6 +100,14 @@ class BadArgument(UsageError):
     code = "bad-argument"
 
 
+class SchemaInvalid(UsageError):
+    code = "schema-invalid"
+
+
+class SchemaIncompatible(UsageError):
+    code = "schema-incompatible"
+
+
 class EnvironmentFault(PenstockError):
     exit_status = 3
 
@@ -115,6 +131,25 @@ class KafkaUnreachable(EnvironmentFault):
 
 class TopicMissing(EnvironmentFault):
     code = "topic-missing"
+
+
+class RegistryUnreachable(EnvironmentFault):
+    """The registry could not be asked: what a schema id means is not known yet. Not a fault of the record."""
+
+    code = "registry-unreachable"
+    retryable = True
+
+
+class RegistryRefused(EnvironmentFault):
+    code = "registry-refused"
+
+
+class SubjectMissing(EnvironmentFault):
+    code = "subject-missing"
+
+
+class SchemaMissing(EnvironmentFault):
+    code = "schema-missing"
 
 
 class ServerFailed(EnvironmentFault):
@@ -147,6 +182,14 @@ class TableOfAnotherQuery(Stopped):
 
 class OffsetsVanished(Stopped):
     code = "offsets-vanished"
+
+
+class TopicRecreated(Stopped):
+    code = "topic-recreated"
+
+
+class StartNotThere(Stopped):
+    code = "start-not-there"
 
 
 class BatchUnbalanced(Stopped):

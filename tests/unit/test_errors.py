@@ -8,12 +8,30 @@ import re
 import pytest
 
 from penstock import errors
-from penstock.errors import KafkaUnreachable, PenstockError, TopicMissing
+from penstock.errors import KafkaUnreachable, PenstockError, RegistryUnreachable, TopicMissing
 
 # Written out a second time on purpose: a released code or status must not change with the docstring it stands in.
 RELEASED = {
-    2: {"spec-invalid", "spec-unreadable", "reference-missing", "bad-argument"},
-    3: {"java-missing", "jars-unavailable", "not-writable", "kafka-unreachable", "topic-missing", "server-failed"},
+    2: {
+        "spec-invalid",
+        "spec-unreadable",
+        "reference-missing",
+        "bad-argument",
+        "schema-invalid",
+        "schema-incompatible",
+    },
+    3: {
+        "java-missing",
+        "jars-unavailable",
+        "not-writable",
+        "kafka-unreachable",
+        "topic-missing",
+        "server-failed",
+        "registry-unreachable",
+        "registry-refused",
+        "subject-missing",
+        "schema-missing",
+    },
     4: {
         "already-running",
         "ledger-missing",
@@ -86,7 +104,7 @@ def test_error_as_data_has_stable_keys_and_survives_json(error: type[PenstockErr
         "what": "it broke",
         "cause": None,
         "next": None,
-        "retryable": error is KafkaUnreachable,
+        "retryable": error in (KafkaUnreachable, RegistryUnreachable),
         "exit_status": error.exit_status,
     }
     assert json.loads(json.dumps(bare)) == bare

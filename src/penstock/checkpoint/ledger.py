@@ -22,8 +22,8 @@ _BATCHES_PER_FILE = 1000
 
 
 @dataclass(frozen=True)
-class TopicCount:
-    """What came out of decode and contract for one topic: read = passed + dead + dropped."""
+class ViewCount:
+    """What came out of decode and contract for one source view: read = passed + dead + dropped."""
 
     read: int
     passed: int
@@ -45,6 +45,14 @@ class SinkCount:
 
 
 @dataclass(frozen=True)
+class TopicFact:
+    """The view a topic is read into, and Kafka's own id of it: a topic that is made again has another one."""
+
+    view: str
+    id: str
+
+
+@dataclass(frozen=True)
 class Entry:
     pipeline: str
     query: str
@@ -52,17 +60,19 @@ class Entry:
     time: str
     start: str  # the spec's start position; honoured by the first batch only (S4)
     ranges: list[OffsetRange]
-    topics: dict[str, TopicCount]
+    topics: dict[str, TopicFact]
+    views: dict[str, ViewCount]
     sinks: dict[str, SinkCount]
+    lost: list[OffsetRange] = field(default_factory=list)  # expired before they were read (`on_data_loss: continue`)
     accepted: list[str] = field(default_factory=list)  # by the operator, for the start this batch began
 
     @property
     def read(self) -> int:
-        return sum(t.read for t in self.topics.values())
+        return sum(v.read for v in self.views.values())
 
     @property
     def dead(self) -> int:
-        return sum(t.dead for t in self.topics.values())
+        return sum(v.dead for v in self.views.values())
 
     def as_line(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":")) + "\n"
@@ -71,7 +81,9 @@ class Entry:
     def from_line(cls, line: str | bytes) -> Entry:
         raw: dict[str, Any] = json.loads(line)
         raw["ranges"] = [OffsetRange(**r) for r in raw["ranges"]]
-        raw["topics"] = {name: TopicCount(**t) for name, t in raw["topics"].items()}
+        raw["topics"] = {name: TopicFact(**t) for name, t in raw["topics"].items()}
+        raw["views"] = {name: ViewCount(**v) for name, v in raw["views"].items()}
+        raw["lost"] = [OffsetRange(**r) for r in raw.get("lost", [])]
         raw["sinks"] = {name: SinkCount(**s) for name, s in raw["sinks"].items()}
         return cls(**raw)
 

@@ -18,11 +18,14 @@ _ROOM = {"max.message.bytes": str(16 * 1024 * 1024)}
 
 def topics_of(pipeline: Pipeline) -> dict[str, TopicSettings]:
     """The topics a pipeline reads and those of its dead letters, with the settings they are created with."""
-    given = pipeline.kafka.topics
-    wanted = {name: given.get(name, TopicSettings()) for name in pipeline.source.topics}
+    given, source = pipeline.kafka.topics, pipeline.source
+    named = source.pattern.only if source.pattern else list(source.topics)
+    wanted = {name: given.get(name, TopicSettings()) for name in named}
+    if source.pattern:
+        wanted |= {name: settings for name, settings in given.items() if source.pattern.matches(name)}
     if pipeline.dead_letters.kafka is not None:
-        for source in pipeline.source.topics:
-            name = pipeline.dead_letters.kafka.topic.replace("{topic}", source)
+        for topic in named or [""]:
+            name = pipeline.dead_letters.kafka.topic.replace("{topic}", topic)
             settings = given.get(name, TopicSettings())
             wanted[name] = settings.model_copy(update={"config": {**_ROOM, **settings.config}})
     return wanted

@@ -43,7 +43,7 @@ def check(
             output.say(output.clean(str(mistake)))
         for file, pipeline, _ in results:
             if pipeline is not None:
-                topics, sinks = ", ".join(pipeline.source.topics), ", ".join(pipeline.sinks)
+                topics, sinks = ", ".join(_topics(pipeline)), ", ".join(pipeline.sinks)
                 output.say(f"{file}: ok: {pipeline.name} (topics: {topics}; sinks: {sinks})")
         output.say(_summary(len(files), errors, len(mistakes) - errors))
 
@@ -57,7 +57,7 @@ def _file(file: Path, pipeline: Pipeline | None, found: list[Mistake]) -> dict[s
     if pipeline is not None:
         facts |= {
             "name": pipeline.name,
-            "topics": list(pipeline.source.topics),
+            "topics": _topics(pipeline),
             "sinks": list(pipeline.sinks),
         }
     return facts | {"mistakes": [mistake.as_dict() for mistake in found]}
@@ -70,3 +70,8 @@ def _summary(files: int, errors: int, warnings: int) -> str:
 
 def _count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _topics(pipeline: Pipeline) -> list[str]:
+    source = pipeline.source
+    return [source.pattern.match] if source.pattern else list(source.topics)

@@ -44,16 +44,27 @@ class Display(Watch):
         self._over.set()
 
     def _look_at_ends(self, pipeline: Pipeline) -> None:
-        """Ask Kafka for the ends now and then. A failure is the run's business, not the display's."""
-        from penstock.kafka import admin, connection
+        """Ask Kafka for the ends now and then.
 
-        config = connection.client_config(pipeline)
+        A failure is the run's business; but Spark waits for minutes before it says that Kafka is away, and a person
+        who looks on should know at once.
+        """
+        from penstock.kafka import admin, connection
+        from penstock.source.subscription import subscribe
+
+        config, away = connection.client_config(pipeline), False
         while not self._over.wait(_ENDS_EVERY_S if self.progress.ends else 0):
             try:
-                facts = admin.require_topics(config, list(pipeline.source.topics))
-                marks = admin.watermarks(config, {name: f.partitions for name, f in facts.items()})
+                topics = subscribe(config, pipeline.source).topics
+                marks = admin.watermarks(config, {name: facts.partitions for name, facts in topics.items()})
                 self.progress.ends_are({partition: high for partition, (_, high) in marks.items()})
-            except PenstockError:
+                if away:
+                    self.warn("Kafka answers again")
+                away = False
+            except PenstockError as error:
+                if not away:
+                    self.warn(f"Kafka does not answer, waiting: {error.cause}")
+                away = True
                 self._over.wait(_ENDS_EVERY_S)
 
     def summary(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def options(debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks
         os.environ["PENSTOCK_DEBUG"] = "1"
 
 
-_COMMANDS = ("check", "schema", "apply", "produce", "run", "verify", "dlq", "jars", "servers")
+_COMMANDS = ("check", "schema", "apply", "produce", "run", "verify", "dlq", "jars", "servers", "registry")
 
 
 def register() -> None:

@@ -100,6 +100,13 @@ def _print(report: Report, ledger: Path | None) -> None:
 
 def _topic(pipeline: Pipeline, given: str | None) -> str:
     topics = list(pipeline.source.topics)
+    if pipeline.source.pattern:
+        if given is None or not pipeline.source.pattern.matches(given):
+            match = pipeline.source.pattern.match
+            raise BadArgument(
+                "say which topic to send to", cause=f"the spec reads topics like '{match}'", next_command="--topic NAME"
+            )
+        return given
     if given is None and len(topics) > 1:
         raise BadArgument(
             "the spec reads several topics", cause=f"one of: {', '.join(topics)}", next_command="--topic NAME"

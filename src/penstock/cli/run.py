@@ -15,6 +15,7 @@ import typer
 from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
+from penstock.errors import BadArgument
 
 
 @app.command()
@@ -23,6 +24,19 @@ def run(
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="Process what is in Kafka now, then end.")
     ] = False,
+    first: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="POSITION", help="Backfill from here: earliest, a time, topic:partition=offset,..."
+        ),
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="POSITION", help="Backfill up to here, not including it.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--as", metavar="NAME", help="Name of the backfill. Default: from --from and --to."),
+    ] = None,
     accept: Annotated[
         list[str] | None,
         typer.Option(
@@ -31,11 +45,16 @@ def run(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a pipeline. SIGTERM and Ctrl-C end it at a batch boundary; a second Ctrl-C ends it at once."""
+    """Run a pipeline. SIGTERM and Ctrl-C end it at a batch boundary; a second Ctrl-C ends it at once.
+
+    With --from and --to: send that range of offsets through the same spec, once, beside the stream and its checkpoint.
+    """
     from penstock.cli import live
-    from penstock.runtime import supervise
+    from penstock.runtime import backfill, supervise
     from penstock.spec.load import load
 
+    if (first is None) != (end is None) or (name and first is None):
+        raise BadArgument("a backfill needs both --from and --to", next_command="penstock run --help")
     pipeline = load(file)
     display = live.watch(as_json)
     stop = supervise.StopRequest()
@@ -50,7 +69,11 @@ def run(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, asked)
     try:
-        supervise.run(pipeline, until_caught_up=until_caught_up, accept=accept or (), watch=display, stop=stop)
+        if first is not None and end is not None:
+            at = backfill.run(pipeline, backfill.Range(first, end), name, watch=display, stop=stop)
+            output.note(f"backfill {at.path.name}; its proof: penstock verify {file} --backfill {at.path.name}")
+        else:
+            supervise.run(pipeline, until_caught_up=until_caught_up, accept=accept or (), watch=display, stop=stop)
     finally:
         display.close()
     facts = display.summary()

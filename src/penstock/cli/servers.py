@@ -10,6 +10,7 @@ import typer
 from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
+from penstock.errors import BadArgument
 
 Directory = Annotated[
     Path, typer.Option("--dir", envvar="PENSTOCK_LOCAL", help="Where the servers keep their data and logs.")
@@ -26,24 +27,43 @@ def up(
         int | None,
         typer.Option("--port", help="Port of the first broker. Default: the last one or a free one."),
     ] = None,
+    registry: Annotated[bool, typer.Option("--registry", help="Also start a schema registry.")] = False,
+    registry_port: Annotated[
+        int | None,
+        typer.Option("--registry-port", help="Port of the registry. Default: the last one or a free one."),
+    ] = None,
     directory: Directory = DEFAULT,
     as_json: AsJson = False,
 ) -> None:
-    """Start a local Kafka. Data and ports are kept between runs."""
+    """Start a local Kafka, and a schema registry if asked for. Data and ports are kept between runs."""
     from penstock.local.broker import Cluster
+    from penstock.local.registry import LocalRegistry, up_together
 
-    cluster = Cluster(directory, brokers=brokers, port=port)
-    already = cluster.is_up()
-    bootstrap = cluster.up(on_progress=output.note)
-    data = {
+    if registry_port is not None and not registry:
+        raise BadArgument("--registry-port needs --registry")
+    cluster, local = Cluster(directory, brokers=brokers, port=port), LocalRegistry(directory, port=registry_port)
+    already, registry_already = cluster.is_up(), local.is_up()
+    url = None
+    if registry:
+        bootstrap, url = up_together(cluster, local, on_progress=output.note)
+    else:
+        bootstrap = cluster.up(on_progress=output.note)
+    data: dict[str, object] = {
         "bootstrap": bootstrap,
         "already_up": already,
         "brokers": [server.as_dict() for server in cluster.status()],
     }
+    if url is not None:
+        [server] = local.status()
+        data["registry"] = {"url": url, "already_up": registry_already, **server.as_dict()}
 
     def human() -> None:
         output.say(f"Kafka {'was already' if already else 'is'} up: {bootstrap}")
+        if url is not None:
+            output.say(f"the schema registry {'was already' if registry_already else 'is'} up: {url}")
         output.say(f"export KAFKA_BOOTSTRAP={bootstrap}")
+        if url is not None:
+            output.say(f"export SCHEMA_REGISTRY_URL={url}")
 
     output.emit(data, as_json, human)
 
@@ -54,10 +74,11 @@ def down(
     directory: Directory = DEFAULT,
     as_json: AsJson = False,
 ) -> None:
-    """Stop the local Kafka. Its data stays, unless --wipe is given."""
+    """Stop the local servers. Their data stays, unless --wipe is given."""
     from penstock.local.broker import Cluster
+    from penstock.local.registry import LocalRegistry
 
-    stopped = Cluster(directory).down(wipe=wipe)
+    stopped = LocalRegistry(directory).down(wipe=wipe) + Cluster(directory).down(wipe=wipe)
 
     def human() -> None:
         output.say(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
@@ -71,8 +92,9 @@ def down(
 def ps(directory: Directory = DEFAULT, as_json: AsJson = False) -> None:
     """Show the local servers."""
     from penstock.local.broker import Cluster
+    from penstock.local.registry import LocalRegistry
 
-    servers = Cluster(directory).status()
+    servers = Cluster(directory).status() + LocalRegistry(directory).status()
 
     def human() -> None:
         if not servers:

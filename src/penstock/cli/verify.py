@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 @app.command()
-def verify(file: Annotated[Path, typer.Argument(help="The pipeline's spec.")], as_json: AsJson = False) -> None:
+def verify(
+    file: Annotated[Path, typer.Argument(help="The pipeline's spec.")],
+    backfill: Annotated[str | None, typer.Option(help="Prove this backfill instead of the stream.")] = None,
+    as_json: AsJson = False,
+) -> None:
     """Prove from Kafka, ledger, sinks and dead letters that nothing was lost, repeated or invented.
 
     Exit status 0 and "complete", or 1 and what is wrong with which batch, partition and offsets.
@@ -25,7 +29,7 @@ def verify(file: Annotated[Path, typer.Argument(help="The pipeline's spec.")], a
     from penstock.runtime.verify import verify as prove
     from penstock.spec.load import load
 
-    report = prove(load(file))
+    report = prove(load(file), backfill)
     output.emit({**asdict(report), "complete": report.complete}, as_json, lambda: _print(report))
     if not report.complete:
         raise typer.Exit(1)
@@ -41,10 +45,13 @@ def _print(report: Report) -> None:
         say(f"  {count:>12,}  dropped: {name}")
     for expired in report.expired:
         say(f"  no longer in Kafka, taken from the ledger: {expired}")
+    for lost in report.lost:
+        say(f"  {len(lost):>12,}  offsets expired before they were read: {lost}")
     for text in report.unproven:
         say(f"  not proven: {text}")
     if report.complete:
-        say("complete: every offset is accounted for" if not report.unproven else "complete but for what is not proven")
+        but = ["what is not proven"] * bool(report.unproven) + ["what expired unread"] * bool(report.lost)
+        say(f"complete but for {' and '.join(but)}" if but else "complete: every offset is accounted for")
         return
     for finding in report.findings:
         say(f"  {finding.kind}: {output.clean(str(finding))}")

@@ -223,6 +223,27 @@ def watermarks(
     return {where: (low[where], high[where]) for where in low}
 
 
+def partition_counts(config: Config, names: Iterable[str]) -> dict[str, int]:
+    """How many partitions each topic has, as `watermarks` wants it."""
+    return {name: facts.partitions for name, facts in require_topics(config, names).items()}
+
+
+def offsets_at(
+    config: Config, times: Mapping[tuple[str, int], int], timeout: float = 10
+) -> dict[tuple[str, int], int | None]:
+    """The first offset of each partition whose record is not older than the time (ms); None when all are older."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin._listoffsets import OffsetSpec
+
+    if not times:
+        return {}
+    asked = {TopicPartition(t, p): OffsetSpec.for_timestamp(ms) for (t, p), ms in times.items()}
+    with _session(config, timeout) as session:
+        answers = session.client.list_offsets(asked, request_timeout=timeout)
+        found = {(w.topic, w.partition): session.answer(future).offset for w, future in answers.items()}
+    return {where: None if offset < 0 else offset for where, offset in found.items()}
+
+
 def _offsets(session: Session, partitions: Mapping[str, int], spec: OffsetSpec) -> dict[tuple[str, int], int]:
     from confluent_kafka import KafkaException, TopicPartition
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import psutil
-
-from penstock.errors import AlreadyRunning, BadArgument, NotWritable, ServerFailed
+from penstock.errors import AlreadyRunning, BadArgument, ServerFailed
 from penstock.local import layout as layouts
 from penstock.local import ports, storage
 from penstock.local.layout import Broker, Layout
 from penstock.local.process import Server, Signals, deferred_signals, stop_all
+from penstock.local.state import ServerStatus, locked, status_of, wipe_parts
 from penstock.runtime import jars, java
 
 _START_SECONDS = 90.0  # three brokers that start at once on two busy cores need half of it
@@ -25,18 +20,6 @@ _START_SECONDS = 90.0  # three brokers that start at once on two busy cores need
 # It is killed instead: what was acknowledged is in the page cache, and the next start recovers the log.
 _STOP_SECONDS = 15.0
 _HEAP = {1: "512m", 3: "320m"}
-
-
-@dataclass(frozen=True)
-class ServerStatus:
-    name: str
-    state: str  # up, starting (it runs, and does not listen yet), paused, down
-    address: str
-    pid: int | None
-    log: Path
-
-    def as_dict(self) -> dict[str, object]:
-        return {**asdict(self), "log": str(self.log)}
 
 
 class Cluster:
@@ -55,7 +38,7 @@ class Cluster:
         """Start what does not run, wait until all of it answers, return the bootstrap."""
         tell = on_progress or (lambda _text: None)
         jar_paths = jars.ensure(["broker"], on_progress)
-        with self._locked(), deferred_signals() as signals:
+        with locked(self.directory), deferred_signals() as signals:
             remembered = layouts.load(self.directory)
             running = self._running(remembered)
             if running:
@@ -73,13 +56,13 @@ class Cluster:
         """Stop every broker; returns the names of those that ran. With `wipe` data and logs go as well."""
         if not self.directory.is_dir():
             return []
-        with self._locked(), deferred_signals():
+        with locked(self.directory), deferred_signals():
             layout = layouts.load(self.directory)
             if layout is None:
                 return []
             stopped = stop_all(self._servers(layout), _STOP_SECONDS)
             if wipe:
-                self._wipe(layout)
+                wipe_parts(self.directory, [*(b.name for b in layout.brokers), "cluster.json", "log4j2.properties"])
         return stopped
 
     def status(self) -> list[ServerStatus]:
@@ -105,7 +88,7 @@ class Cluster:
         if self._server(broker_id).process():
             raise AlreadyRunning(f"{broker.name} already runs", next_command="penstock ps")
         jar_paths = jars.ensure(["broker"])
-        with self._locked(), deferred_signals() as signals:
+        with locked(self.directory), deferred_signals() as signals:
             self._start(layout, [broker], jar_paths, signals)
 
     def pause(self, broker_id: int) -> None:
@@ -202,44 +185,7 @@ class Cluster:
         return layout
 
     def _status(self, broker: Broker) -> ServerStatus:
-        process = self._identity(broker).process()
-        state = "down"
-        if process is not None:
-            try:
-                paused = process.status() == psutil.STATUS_STOPPED
-            except psutil.Error:
-                paused, process = False, None
-            if process is not None:
-                state = "paused" if paused else "up" if ports.accepts(broker.port) else "starting"
-        log = self.directory / "logs" / f"{broker.name}.log"
-        return ServerStatus(broker.name, state, broker.address, process.pid if process else None, log)
-
-    def _wipe(self, layout: Layout) -> None:
-        """Delete what this module made, and the directory only if nothing else lies in it."""
-        for part in (*(broker.name for broker in layout.brokers), "logs"):
-            shutil.rmtree(self.directory / part, ignore_errors=True)
-        for name in ("cluster.json", "log4j2.properties", "lock"):
-            (self.directory / name).unlink(missing_ok=True)
-        if not any(self.directory.iterdir()):
-            self.directory.rmdir()
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """One command at a time starts or stops servers here. The kernel drops the lock of a dead holder."""
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            file = (self.directory / "lock").open("a")
-        except OSError as error:
-            raise NotWritable(f"{self.directory} cannot be written", cause=str(error)) from error
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise AlreadyRunning(
-                    f"another command is starting or stopping servers in {self.directory}",
-                    next_command="penstock ps",
-                ) from error
-            yield
+        return status_of(self._identity(broker), broker.address, broker.port)
 
 
 def _answers(broker: Broker, expected: int) -> bool:

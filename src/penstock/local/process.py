@@ -56,7 +56,10 @@ class Signals:
 
 @contextmanager
 def deferred_signals() -> Iterator[Signals]:
-    """While servers start or stop: a signal that arrives is delivered afterwards, as if it had just come."""
+    """While servers start or stop: a signal that arrives is delivered afterwards, as if it had just come.
+
+    Inside another one of these the outer one gets it, and ends what it was doing as well.
+    """
     signals = Signals()
     wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before: dict[signal.Signals, Any] = {}
@@ -74,6 +77,8 @@ def deferred_signals() -> Iterator[Signals]:
             signal.signal(each, handler)
     if signals.received is not None:
         signal.raise_signal(signals.received)
+        if isinstance(getattr(before.get(signal.Signals(signals.received)), "__self__", None), Signals):
+            raise Interrupted(signals.received)
         raise ServerFailed(f"interrupted by {signal.Signals(signals.received).name}")  # the handler let us live
 
 
@@ -105,7 +110,9 @@ class Server:
             process = psutil.Process(pid)
             if abs(process.create_time() - created) > _SAME_MOMENT_SECONDS:
                 return None
-            return None if process.status() == psutil.STATUS_ZOMBIE else process
+            # Of a killed JVM the first thread may be a zombie while others still hold its port and its files.
+            gone = process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
+            return None if gone else process
         except psutil.Error:
             return None
 

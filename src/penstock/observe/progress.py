@@ -28,7 +28,7 @@ class Progress:
         self.batches += 1
         self.read += entry.read
         self.dead += entry.dead
-        self.dropped += sum(n for t in entry.topics.values() for n in t.dropped.values())
+        self.dropped += sum(n for v in entry.views.values() for n in v.dropped.values())
         for name, sink in entry.sinks.items():
             self.written[name] = self.written.get(name, 0) + sink.written
             self.dropped += sink.dropped or 0
@@ -42,8 +42,9 @@ class Progress:
     @property
     def rate(self) -> float | None:
         """Offsets per second over the last batches; None before the first one ended."""
-        seconds = sum(s for _, s in self._recent)
-        return sum(n for n, _ in self._recent) / seconds if seconds > 0 else None
+        recent = list(self._recent)  # at one blow: the display reads while the run writes
+        seconds = sum(s for _, s in recent)
+        return sum(n for n, _ in recent) / seconds if seconds > 0 else None
 
     @property
     def lag(self) -> int | None:

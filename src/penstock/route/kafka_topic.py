@@ -14,6 +14,7 @@ producer is discarded: the batch fails, is run again, and starts at 1.
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 30.0
 _ASK_AGAIN_S = 0.2
 # Retriable by Kafka's protocol; the client library does not say so for every call.
 _COORDINATOR_MOVES = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
@@ -46,12 +47,12 @@ class DeadLetterTopics:
     config: dict[str, str]
     pipeline: str
     topic: str
-    sources: tuple[str, ...]
+    sources: tuple[str, ...]  # none where topics are read by a pattern; then the name holds no `{topic}`
     _producer: Any = field(default=None, init=False, repr=False)
 
     @property
     def topics(self) -> list[str]:
-        return sorted({self.topic_for(source) for source in self.sources})
+        return sorted({self.topic_for(source) for source in self.sources or ("",)})
 
     def topic_for(self, source: str) -> str:
         return self.topic.replace("{topic}", source)
@@ -108,7 +109,8 @@ class DeadLetterTopics:
             letter = dead_letter.from_row(row, batch)
             _produce(producer, self.topic_for(letter.topic), letter, delivered)
             count += 1
-        producer.flush(_TIMEOUT_S)
+        if producer.flush(_TIMEOUT_S):
+            raise KafkaUnreachable(f"dead letters of batch {batch.id} are not acknowledged after {_TIMEOUT_S:.0f} s")
         if refused:
             producer.abort_transaction(_TIMEOUT_S)
             raise _refused(batch.id, len(refused), refused[0])
@@ -125,7 +127,8 @@ class DeadLetterTopics:
         consumer = connection.consumer(self._group_config(batch))
         try:
             # An unsubscribed consumer's metadata is enough: nobody ever joins the group.
-            producer.send_offsets_to_transaction([mark], consumer.consumer_group_metadata(), _TIMEOUT_S)
+            group = consumer.consumer_group_metadata()
+            _within(_TIMEOUT_S, lambda: producer.send_offsets_to_transaction([mark], group, _TIMEOUT_S))
         finally:
             consumer.close()
         producer.commit_transaction(_TIMEOUT_S)
@@ -178,6 +181,28 @@ def _answered(ask: Callable[[], T]) -> T:
             if not (said.retriable() or said.name() in _COORDINATOR_MOVES) or time.monotonic() > deadline:
                 raise
             time.sleep(_ASK_AGAIN_S)
+
+
+def _within(seconds: float, call: Callable[[], None]) -> None:
+    """The call, or an error in its place. After a broker came back librdkafka can wait for ever and not look at its
+    own timeout; the producer is then left to itself, and the next one fences it."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise KafkaUnreachable(
+            f"Kafka did not answer within {seconds:.0f} s", cause="the transaction is left to expire"
+        )
+    if raised:
+        raise raised[0]
 
 
 def _produce(producer: Any, topic: str, letter: DeadLetter, delivered: Any) -> None:

@@ -20,13 +20,14 @@ from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, TopicCount
+from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, ViewCount
 from penstock.checkpoint.log import SparkLog
 from penstock.record import Batch
 from penstock.runtime import balance, failpoint
 from penstock.runtime.balance import unbalanced
 from penstock.runtime.inlet import Inlet, passed
 from penstock.runtime.tally import Counted, Handed, Tally
+from penstock.runtime.topics import TopicWatch
 from penstock.spec.model import Pipeline
 from penstock.transform.sql import row_for_row, views
 
@@ -49,24 +50,26 @@ class Assembly:
     dead_letters: DeadLetters
     log: SparkLog
     ledger: Ledger
+    topics: TopicWatch
     accepted: list[str] = field(default_factory=list)  # what the operator accepted for this start
     first: bool = True  # only the first batch after a start can have been written before
 
     def process(self, raw: DataFrame, batch_id: int) -> Entry:
         batch = Batch(self.pipeline.name, self.log.query_id() or "", batch_id)
         ranges = self.log.ranges(batch_id)
+        topics = self.topics.facts(r.topic for r in ranges)
         shared = len(self.inlets) > 1 or len(self.sinks) > 1
         locate = sum(len(r) for r in ranges) <= _LOCATED
         # 1. decode and judge
-        tallies = {i.topic: Tally(i.contract, i.judged(raw), shared=shared, locate=locate) for i in self.inlets}
-        sources = {inlet.view: passed(tallies[inlet.topic].rows) for inlet in self.inlets}
+        tallies = {i.view: Tally(i.contract, i.judged(raw), shared=shared, locate=locate) for i in self.inlets}
+        sources = {inlet.view: passed(tallies[inlet.view].rows) for inlet in self.inlets}
         made = views(sources, self.pipeline.transform)
         try:
             # 2. sinks
             failpoint.reach("before-sinks", batch_id, raw)
             from_ = {name: made[self.pipeline.sinks[name].from_] for name in self.sinks}
             handed = {name: self._into(sink, batch, from_[name]) for name, sink in self.sinks.items()}
-            counted = {topic: tally.result() for topic, tally in tallies.items()}
+            counted = {view: tally.result() for view, tally in tallies.items()}
             failpoint.reach("after-sinks", batch_id, raw)
         finally:
             for tally in tallies.values():
@@ -75,19 +78,21 @@ class Assembly:
         self._bury(batch, raw, counted)
         failpoint.reach("after-dead-letters", batch_id, raw)
         # 4. the balance
-        counts = {topic: found.counts for topic, found in counted.items()}
+        counts = {view: found.counts for view, found in counted.items()}
         entry = Entry(
             pipeline=batch.pipeline,
             query=batch.query,
             batch=batch_id,
             time=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            start=self.pipeline.source.start,
+            start=self.pipeline.source.start_text(),
             ranges=ranges,
-            topics=counts,
+            topics=topics,
+            views=counts,
             sinks={
                 name: SinkCount(rows, self._dropped(from_[name], rows, sources, counts), fingerprint)
                 for name, (rows, fingerprint) in handed.items()
             },
+            lost=self.topics.lost(ranges),
             accepted=self.accepted if self.first else [],
         )
         balance.check(entry)
@@ -116,16 +121,16 @@ class Assembly:
             return
         held = self.dead_letters.written(batch) if self.first else None
         if held is None:
-            parts = [i.dead_rows(raw, counted[i.topic]) for i in self.inlets if counted[i.topic].counts.dead]
+            parts = [i.dead_rows(raw, counted[i.view]) for i in self.inlets if counted[i.view].counts.dead]
             held = self.dead_letters.write(batch, reduce(lambda a, b: a.unionByName(b), parts))
         if held != dead:
             raise unbalanced(batch.id, f"{dead} records died, {held} dead letters were written")
 
     def _dropped(
-        self, view: DataFrame, rows: int, sources: dict[str, DataFrame], counts: dict[str, TopicCount]
+        self, view: DataFrame, rows: int, sources: dict[str, DataFrame], counts: dict[str, ViewCount]
     ) -> int | None:
         """Records the steps before a sink left out; None where they do more than leave out."""
         for inlet in self.inlets:
             if row_for_row(view, sources[inlet.view]):
-                return counts[inlet.topic].passed - rows
+                return counts[inlet.view].passed - rows
         return None

@@ -10,9 +10,9 @@ def check(entry: Entry) -> None:
     spanned = sum(len(r) for r in entry.ranges)
     if entry.read > spanned:
         raise unbalanced(entry.batch, f"{entry.read} records were read from {spanned} offsets")
-    for topic, count in entry.topics.items():
+    for view, count in entry.views.items():
         if not count.balanced():
-            raise unbalanced(entry.batch, f"topic '{topic}': {count}")
+            raise unbalanced(entry.batch, f"view '{view}': {count}")
     for name, sink in entry.sinks.items():
         if sink.dropped is not None and sink.dropped < 0:
             raise unbalanced(entry.batch, f"sink '{name}' got more rows than records passed")

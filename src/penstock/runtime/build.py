@@ -13,6 +13,7 @@ from penstock.route.kafka_topic import DeadLetterTopics
 from penstock.route.table import DeadLetterTable
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.inlet import Inlet
+from penstock.runtime.topics import TopicWatch
 from penstock.sink.contract import Sink
 from penstock.sink.delta import DeltaSink
 from penstock.spec.load import schema_of
@@ -27,26 +28,39 @@ def home(pipeline: Pipeline) -> Home:
     return Home(_path(pipeline, pipeline.checkpoint or f".penstock/{pipeline.name}"))
 
 
-def assembly(pipeline: Pipeline) -> Assembly:
-    at = home(pipeline)
+def backfill_home(pipeline: Pipeline, name: str) -> Home:
+    return Home(home(pipeline).path / "backfill" / name)
+
+
+def backfills(pipeline: Pipeline) -> list[str]:
+    directory = home(pipeline).path / "backfill"
+    return sorted(d.name for d in directory.iterdir() if d.is_dir()) if directory.is_dir() else []
+
+
+def assembly(pipeline: Pipeline, at: Home | None = None) -> Assembly:
+    """The parts of a pipeline, on its own checkpoint or on a backfill's."""
+    at = at or home(pipeline)
+    ledger = Ledger(at.ledger)
+    last = ledger.last()
     return Assembly(
         pipeline=pipeline,
         inlets=inlets(pipeline),
         sinks=sinks(pipeline),
         dead_letters=dead_letters(pipeline),
         log=SparkLog(at.spark),
-        ledger=Ledger(at.ledger),
+        ledger=ledger,
+        topics=TopicWatch(client_config(pipeline), pipeline.source, last.topics if last else {}),
     )
 
 
 def inlets(pipeline: Pipeline) -> list[Inlet]:
-    made = []
-    for topic, settings in pipeline.source.topics.items():
-        view = pipeline.source.view_of(topic)
+    source, made = pipeline.source, []
+    topics = {source.view_of(topic): topic for topic in source.topics}
+    for view, read in source.reads().items():
         rules = tuple(pipeline.contract.get(view, ()))
-        contract = Contract(view, rules, settings.value.tombstones == "drop")
-        struct = schema_of(pipeline, topic).struct()
-        made.append(Inlet(topic, view, settings, struct, contract, alone=len(pipeline.source.topics) == 1))
+        contract = Contract(view, rules, read.value.tombstones == "drop")
+        struct = schema_of(pipeline, view).struct()
+        made.append(Inlet(view, topics.get(view), read, struct, contract, alone=len(source.reads()) == 1))
     return made
 
 

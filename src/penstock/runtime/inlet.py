@@ -1,4 +1,4 @@
-"""One topic on its way to its view: decode, then the contract."""
+"""Records on their way to a source view: decode, then the contract."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.decode.stage import decode
 from penstock.route import dead_letter
 from penstock.runtime.tally import Counted
 from penstock.spec.model import Pipeline
-from penstock.spec.source import Topic
+from penstock.spec.source import Read
 from penstock.spec.types import Struct
 from penstock.transform.contract import Contract
 from penstock.transform.sql import views
@@ -25,16 +25,16 @@ _FEW = 20_000  # dead records that are still picked out by position
 
 @dataclass(frozen=True)
 class Inlet:
-    topic: str
     view: str
-    settings: Topic
+    topic: str | None  # None: all topics of a pattern
+    read: Read
     struct: Struct
     contract: Contract
-    alone: bool  # the only topic: no need to look at each record's topic
+    alone: bool  # the only view: no need to look at each record's topic
 
     def judged(self, raw: DataFrame, *, with_raw: bool = False) -> DataFrame:
-        mine = raw if self.alone else raw.where(raw["topic"] == self.topic)
-        return self.contract.judged(decode(mine, self.topic, self.settings, self.struct, with_raw=with_raw))
+        mine = raw if self.alone or self.topic is None else raw.where(raw["topic"] == self.topic)
+        return self.contract.judged(decode(mine, self.topic, self.read, self.struct, with_raw=with_raw))
 
     def dead_rows(self, raw: DataFrame, counted: Counted) -> DataFrame:
         """The dead records with their bytes and reasons. Where they are few, no other record is decoded again."""
@@ -53,9 +53,12 @@ def all_views(pipeline: Pipeline, inlets: Iterable[Inlet], raw: DataFrame) -> di
     return views({inlet.view: passed(inlet.judged(raw)) for inlet in inlets}, pipeline.transform)
 
 
-def _at(raw: DataFrame, positions: list[tuple[int, int]]) -> DataFrame:
-    by_partition: dict[int, list[int]] = {}
-    for partition, offset in positions:
-        by_partition.setdefault(partition, []).append(offset)
-    here = [(raw["partition"] == p) & raw["offset"].isin(offsets) for p, offsets in by_partition.items()]
+def _at(raw: DataFrame, positions: list[tuple[str, int, int]]) -> DataFrame:
+    by_partition: dict[tuple[str, int], list[int]] = {}
+    for topic, partition, offset in positions:
+        by_partition.setdefault((topic, partition), []).append(offset)
+    here = [
+        (raw["topic"] == topic) & (raw["partition"] == partition) & raw["offset"].isin(offsets)
+        for (topic, partition), offsets in by_partition.items()
+    ]
     return raw.where(reduce(lambda a, b: a | b, here))

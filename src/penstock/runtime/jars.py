@@ -2,8 +2,8 @@
 
 A file in the cache is a verified file: it is downloaded into a temporary directory on the same filesystem,
 its sha256 is compared with the lock, and only then is it renamed into place. So a fetch that fails, or is
-killed at any point, leaves whole jars or nothing. Once everything asked for is cached, no process is started
-and nothing is written: it works offline, and from a read-only cache.
+killed at any point, leaves whole jars or nothing; so does unpacking an archive. Once everything asked for is
+cached, no process is started and nothing is written: it works offline, and from a read-only cache.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import tarfile
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -49,6 +50,11 @@ class Jar:
     @property
     def path(self) -> Path:
         return cache_dir() / self.org / self.file_name
+
+    @property
+    def directory(self) -> Path:
+        """Where a distribution lies once it is unpacked: beside its archive."""
+        return self.path.with_name(self.file_name.removesuffix(f".{self.ext}"))
 
     @property
     def cached(self) -> bool:
@@ -97,6 +103,24 @@ def ensure(groups: Iterable[str], on_progress: OnProgress | None = None, *, lock
     return [jar.path for jar in jars]
 
 
+def unpacked(group: str, on_progress: OnProgress | None = None, *, lock: Path = LOCK_FILE) -> Path:
+    """The directory of a group that is one archive, fetched and unpacked once. Called before its JVM is started.
+
+    It is unpacked beside its place and renamed, so a directory of that name is a whole one, whoever was killed; of two
+    processes that come at once the second waits and finds it done.
+    """
+    [archive] = pinned([group], lock)
+    if archive.directory.is_dir():
+        return archive.directory
+    ensure([group], on_progress, lock=lock)
+    with _fetch_lock(on_progress):
+        if not archive.directory.is_dir():
+            if on_progress:
+                on_progress(f"unpacking {archive.file_name}")
+            _unpack(archive)
+    return archive.directory
+
+
 def corrupt(groups: Iterable[str] | None = None, lock: Path = LOCK_FILE) -> list[Jar]:
     """Cached jars whose bytes are not those of the lock. Called by `jars --verify`; changes nothing."""
     return [jar for jar in pinned(groups, lock) if jar.path.exists() and not _is_right(jar.path, jar)]
@@ -107,6 +131,7 @@ def discard(jars: Iterable[Jar]) -> None:
     with _fetch_lock(None):
         for jar in jars:
             jar.path.unlink(missing_ok=True)
+            shutil.rmtree(jar.directory, ignore_errors=True)  # there only where an archive was unpacked
 
 
 def _fetch(missing: list[Jar], on_progress: OnProgress | None) -> None:
@@ -144,6 +169,22 @@ def _place(arrived: Path, path: Path) -> None:
         with arrived.open("rb") as file:
             os.fsync(file.fileno())
         arrived.replace(path)
+
+
+def _unpack(archive: Jar) -> None:
+    with _temp_dir() as temp, _writable():
+        try:
+            with tarfile.open(archive.path) as tar:
+                tar.extractall(temp, filter="data")  # no file outside of temp, no device, no owner
+        except (tarfile.TarError, EOFError) as error:
+            raise JarsUnavailable(
+                f"{archive.path} cannot be unpacked", cause=str(error), next_command="penstock jars --verify --fetch"
+            ) from error
+        for file in (path for path in temp.rglob("*") if path.is_file()):
+            with file.open("rb") as opened:
+                os.fsync(opened.fileno())
+        temp.chmod(0o755)
+        temp.rename(archive.directory)
 
 
 @contextmanager

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,7 +89,7 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}",
         **{name: str(value) for name, value in pipeline.spark.conf.items()},
     }
-    with _standard_error_to(logs / LOG_NAME):
+    with _standard_error_to(logs / LOG_NAME), _ctrl_c_kept():
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.appName(f"penstock.{pipeline.name}").master(_with_retries(master))
@@ -117,6 +119,19 @@ def _cores(master: str) -> int:
 def _with_retries(master: str) -> str:
     plain = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
     return f"local[{plain[1] or 1},{_TASK_FAILURES}]" if plain else master
+
+
+@contextmanager
+def _ctrl_c_kept() -> Iterator[None]:
+    """A SparkContext takes Ctrl-C over and cancels its jobs; ours ends at a batch boundary."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kept = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, kept)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry
 from penstock.errors import PenstockError
-from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.record import Batch
 from penstock.runtime import build, guard, session
@@ -18,6 +17,8 @@ from penstock.runtime.assemble import Assembly
 from penstock.runtime.failure import translate
 from penstock.runtime.inlet import all_views
 from penstock.source import kafka as source
+from penstock.source import start
+from penstock.source.subscription import Subscription, subscribe
 from penstock.spec.model import Every, Pipeline
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ class StopRequest:
     @property
     def asked(self) -> bool:
         return self._asked.is_set()
+
+    def asked_within(self, seconds: float) -> bool:
+        return self._asked.wait(seconds)
 
 
 class HeldBack(Exception):
@@ -77,7 +81,7 @@ def run(
         guard.check(home, pipeline.name, frozenset(accept))
         assembly = build.assembly(pipeline)
         assembly.accepted = sorted(accept)
-        admin.require_topics(client_config(pipeline), list(pipeline.source.topics))
+        subscription = _subscribe(pipeline, assembly, watch)
         parts: list[Sink | DeadLetters] = [*assembly.sinks.values(), assembly.dead_letters]
         for part in parts:
             part.prepare(Batch(pipeline.name, assembly.log.query_id() or "", 0), frozenset(accept))
@@ -85,15 +89,31 @@ def run(
         spark = session.start(pipeline, home.logs)
         _rehearse(spark, assembly)
         watch.started(pipeline, home)
-        _keep_running(spark, assembly, home, until_caught_up, watch, stop)
+        begin = start.starting_offsets(client_config(pipeline), pipeline.source, subscription.topics)
+
+        def query(batches: _Batches) -> StreamingQuery:
+            raw = source.stream(spark, pipeline, subscription, begin)
+            return _start(raw, pipeline, home, batches, until_caught_up)
+
+        _keep_running(query, assembly, home, watch, stop)
+
+
+def _subscribe(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> Subscription:
+    """The topics as they are now; those read before must still be the same ones."""
+    config, known = client_config(pipeline), assembly.topics.known
+    found = subscribe(config, pipeline.source, known, accept_new="new-topics" in assembly.accepted)
+    assembly.topics.facts(known.keys() & found.topics.keys())
+    if found.held:
+        watch.warn(f"held back, because they are new: {', '.join(found.held)}; to read them: --accept new-topics")
+    return found
 
 
 def _report_ignored_start(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> None:
     """S4: the start position counts once. A change afterwards must not look as if it had an effect."""
     last = assembly.ledger.last()
-    if last and last.start != pipeline.source.start:
+    if last and last.start != pipeline.source.start_text():
         watch.warn(
-            f"`start: {pipeline.source.start}` has no effect: this pipeline began with `{last.start}` and has "
+            f"`start: {pipeline.source.start_text()}` has no effect: this pipeline began with `{last.start}` and has "
             f"processed {last.batch + 1} batches; the checkpoint owns the offsets"
         )
 
@@ -109,22 +129,25 @@ def _rehearse(spark: SparkSession, assembly: Assembly) -> None:
 
 
 def _keep_running(
-    spark: SparkSession, assembly: Assembly, home: Home, until_caught_up: bool, watch: Watch, stop: StopRequest
+    query: Callable[[_Batches], StreamingQuery], assembly: Assembly, home: Home, watch: Watch, stop: StopRequest
 ) -> None:
     attempt = 0
     while True:
         batches = _Batches(assembly, watch, stop)
         try:
-            _follow(_start(spark, assembly.pipeline, home, batches, until_caught_up), batches, stop)
+            _follow(query(batches), batches, stop)
             return
         except Exception as raised:
             error = translate(batches.failure or raised, home.logs / session.LOG_NAME)
             attempt = 1 if batches.finished else attempt + 1
-            if not error.retryable or attempt > _RETRIES or stop.asked:
+            if error.retryable and stop.asked:
+                return  # nothing of the batch counts yet: it runs at the next start
+            if not error.retryable or attempt > _RETRIES:
                 raise error from raised
             wait = _BACK_OFF_S[min(attempt, len(_BACK_OFF_S)) - 1]
             watch.retrying(error, wait)
-            time.sleep(wait)
+            if stop.asked_within(wait):
+                return
             accepted, assembly = assembly.accepted, build.assembly(assembly.pipeline)  # what it had open is in doubt
             assembly.accepted = accepted
 
@@ -152,20 +175,15 @@ class _Batches:
                 raise
             self.finished += 1
         self.watch.batch_done(entry, time.monotonic() - began)
+        for lost in entry.lost:
+            self.watch.warn(f"{len(lost):,} offsets expired before they were read: {lost}")
 
 
 def _start(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    home: Home,
-    batches: Callable[[DataFrame, int], None],
-    until_caught_up: bool,
+    raw: DataFrame, pipeline: Pipeline, home: Home, batches: Callable[[DataFrame, int], None], until_caught_up: bool
 ) -> StreamingQuery:
     writer = (
-        source.stream(spark, pipeline)
-        .writeStream.queryName(pipeline.name)
-        .foreachBatch(batches)
-        .option("checkpointLocation", str(home.spark))
+        raw.writeStream.queryName(pipeline.name).foreachBatch(batches).option("checkpointLocation", str(home.spark))
     )
     if until_caught_up or pipeline.trigger == "available-now":
         writer = writer.trigger(availableNow=True)

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.checkpoint.ledger import TopicCount
+from penstock.checkpoint.ledger import ViewCount
 from penstock.errors import SinkFailed
 from penstock.runtime import fingerprint
 from penstock.transform.contract import Contract
@@ -21,14 +21,14 @@ _PATIENCE_S = 60
 
 @dataclass(frozen=True)
 class Counted:
-    """What became of one topic's records, and where the dead ones are: (partition, offset), or None when not asked."""
+    """What became of one view's records, and where the dead ones are: topic, partition, offset; None: not asked."""
 
-    counts: TopicCount
-    dead_at: list[tuple[int, int]] | None
+    counts: ViewCount
+    dead_at: list[tuple[str, int, int]] | None
 
 
 class Tally:
-    """The counts of one topic's judged rows.
+    """The counts of one view's judged rows.
 
     With one reader of the rows they are observed on their way (no cost but the counting). With several readers the
     rows are kept after the first one, so that Kafka is read and decoded once for all of them.
@@ -55,8 +55,8 @@ class Tally:
         read, passed, *by_verdict = found.values()
         took = dict(zip(self._contract.verdicts, by_verdict, strict=True))
         dead = sum(took.pop(name) for name in self._contract.deadly)
-        at = None if positions is None else [(row["partition"], row["offset"]) for row in positions]
-        return Counted(TopicCount(read, passed, dead, dropped=took), at)
+        at = None if positions is None else [(row["topic"], row["partition"], row["offset"]) for row in positions]
+        return Counted(ViewCount(read, passed, dead, dropped=took), at)
 
     def release(self) -> None:
         if self._kept is not None:

@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING
 
 from penstock.checkpoint.log import OffsetRange
 from penstock.kafka.connection import spark_options
+from penstock.source.subscription import Subscription
 from penstock.spec.model import Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def stream(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
+def stream(spark: SparkSession, pipeline: Pipeline, subscription: Subscription, starting_offsets: str) -> DataFrame:
     """The raw records of every topic. Called once per start; Spark's checkpoint decides where it goes on."""
     source = pipeline.source
     options = {
         **_common(pipeline),
-        "subscribe": ",".join(source.topics),
-        "startingOffsets": source.start,
+        **subscription.options,
+        "startingOffsets": starting_offsets,
         "maxOffsetsPerTrigger": str(pipeline.rate.max_offsets),
+        "failOnDataLoss": "true" if source.on_data_loss == "fail" else "false",
     }
     return spark.readStream.format("kafka").options(**options).load()
 
@@ -45,8 +47,13 @@ def bounded(spark: SparkSession, pipeline: Pipeline, ranges: Iterable[OffsetRang
 
 
 def _common(pipeline: Pipeline) -> dict[str, str]:
+    split = {
+        "minPartitions": pipeline.source.min_partitions,
+        "maxRecordsPerPartition": pipeline.source.max_records_per_partition,
+    }
     return {
         **spark_options(pipeline),
+        **{name: str(value) for name, value in split.items() if value is not None},
         "failOnDataLoss": "true",
         "includeHeaders": "true",
         # Only committed records count: an aborted transaction was never written (S9).

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from penstock.record import ERROR, KAFKA, RULE
 from penstock.spec.fields import Schema
+from penstock.spec.start import StartAt
 from penstock.spec.words import TOPIC_NAME, VIEW_NAME
 
 if TYPE_CHECKING:
     from penstock.spec.model import Pipeline
+    from penstock.spec.source import Read, Source
 
 CrossMistake = tuple[tuple[str | int, ...], str, list[str]]
 """Where, what, and the names that are allowed there."""
@@ -22,7 +24,7 @@ def cross_check(spec: Pipeline) -> list[CrossMistake]:
     there).
     """
     found = _view_mistakes(spec)
-    source_views = list(spec.source.views())
+    source_views = list(spec.source.reads())
     for view in spec.contract:
         if view not in source_views:
             found.append((("contract", view), f"no source view '{view}'", source_views))
@@ -35,13 +37,30 @@ def cross_check(spec: Pipeline) -> list[CrossMistake]:
     for name, sink in spec.sinks.items():
         if sink.from_ not in views:
             found.append((("sinks", name, "from"), f"no view '{sink.from_}'", views))
-    for topic, read in spec.source.topics.items():
-        schema = read.value.schema_
-        if isinstance(schema, Schema):
-            for field in reserved_in(schema):
-                where = ("source", "topics", topic, "value", "schema", "fields", field)
+    return found + _source_mistakes(spec.source) + _target_mistakes(spec)
+
+
+def _source_mistakes(source: Source) -> list[CrossMistake]:
+    found: list[CrossMistake] = []
+    reads: dict[tuple[str, ...], Read] = {("topics", name): topic for name, topic in source.topics.items()}
+    if source.pattern:
+        reads["pattern",] = source.pattern
+    for place, read in reads.items():
+        if isinstance(read.value.schema_, Schema):
+            for field in reserved_in(read.value.schema_):
+                where = ("source", *place, "value", "schema", "fields", field)
                 found.append((where, f"'{field}' is Penstock's own column", []))
-    return found + _target_mistakes(spec)
+    assigned = [name for name, topic in source.topics.items() if topic.partitions is not None]
+    for name in source.topics if assigned else ():
+        if name not in assigned:
+            text = f"topic '{assigned[0]}' says which partitions are read, so topic '{name}' must too"
+            found.append((("source", "topics", name), text, []))
+    named = source.start.names() if isinstance(source.start, StartAt) else set()
+    kind = "timestamp" if isinstance(source.start, StartAt) and source.start.offsets is None else "offsets"
+    for name in sorted(named):
+        if name not in source.topics and not (source.pattern and source.pattern.matches(name)):
+            found.append((("source", "start", kind, name), f"no source topic '{name}'", list(source.topics)))
+    return found
 
 
 def reserved_in(schema: Schema) -> list[str]:
@@ -56,6 +75,8 @@ def _view_mistakes(spec: Pipeline) -> list[CrossMistake]:
     """Views are told apart as Spark SQL does: without regard to case."""
     found: list[CrossMistake] = []
     views: dict[str, str] = {}
+    if spec.source.pattern:
+        views[spec.source.pattern.view.lower()] = "pattern"
     for topic in spec.source.topics:
         view = spec.source.view_of(topic)
         where = ("source", "topics", topic)
@@ -85,14 +106,13 @@ def _target_mistakes(spec: Pipeline) -> list[CrossMistake]:
     if dead.delta and (sharing := tables.get(posixpath.normpath(dead.delta.path))):
         found.append((("dead_letters", "delta", "path"), f"{sharing} writes to the same table", []))
     if dead.kafka:
-        for topic in spec.source.topics:
-            target = dead.kafka.topic.replace("{topic}", topic)
-            if target in spec.source.topics:
-                found.append(
-                    (
-                        ("dead_letters", "kafka", "topic"),
-                        f"dead letters would be read again: '{target}' is a source topic",
-                        [],
-                    )
-                )
+        where = ("dead_letters", "kafka", "topic")
+        pattern = spec.source.pattern
+        if pattern and "{topic}" in dead.kafka.topic:
+            text = "one topic for all dead letters is needed, because topics that join later have none of their own"
+            found.append((where, text, []))
+        targets = {dead.kafka.topic.replace("{topic}", topic) for topic in spec.source.topics or [""]}
+        for target in sorted(targets):
+            if target in spec.source.topics or (pattern and pattern.matches(target)):
+                found.append((where, f"dead letters would be read again: '{target}' is a source topic", []))
     return found

@@ -31,7 +31,13 @@ _EXPECTED = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
 }
-_OUR_OWN = {"type": "bad-type", "duration": "bad-duration", "one_kind": "one-kind"}
+_OUR_OWN = {
+    "type": "bad-type",
+    "duration": "bad-duration",
+    "one_kind": "one-kind",
+    "time": "bad-time",
+    "pattern": "bad-pattern",
+}
 _PATTERNS = {
     words.NAME: "lower case letters, digits, '-' and '_', with a letter first, at most 63",
     words.VIEW_NAME: "letters, digits and '_', with a letter first, at most 128",

@@ -41,6 +41,7 @@ def _references(document: Document, base: Directory) -> Iterator[Mistake]:
 def _secrets(document: Document) -> Iterator[Mistake]:
     for path, value in _scalars(document.data):
         free = path[:2] == ("spark", "conf") or (path[:2] == ("kafka", "topics") and "config" in path[3:4])
+        free = free or path[:1] == ("registry",)
         key = str(path[-1]) if path else ""
         if free and key.lower().endswith("sasl.jaas.config"):
             message = f"'{key}' is refused: Penstock builds it from mechanism, user and secret"

@@ -51,16 +51,16 @@ def read(path: str | Path) -> tuple[Pipeline | None, list[Mistake]]:
     return _read(text, path)
 
 
-def schema_of(pipeline: Pipeline, topic: str) -> Schema:
-    """The schema of a topic, read from its file when the spec names one.
+def schema_of(pipeline: Pipeline, view: str) -> Schema:
+    """The schema of a source view, read from its file when the spec names one.
 
     Called when a pipeline is planned or started, for pipelines from YAML and from Python alike. Raises
     SpecUnreadable or SpecInvalid for the schema file as `load` does for a spec.
     """
-    if topic not in pipeline.source.topics:
-        known = ", ".join(pipeline.source.topics)
-        raise BadArgument(f"the pipeline reads no topic '{topic}'", cause=f"it reads: {known}")
-    written = pipeline.source.topics[topic].value.schema_
+    reads = pipeline.source.reads()
+    if view not in reads:
+        raise BadArgument(f"the pipeline has no source view '{view}'", cause=f"it has: {', '.join(reads)}")
+    written = reads[view].value.schema_
     if isinstance(written, Schema):
         return written
     path = pipeline.base / references.resolve(written, pipeline.base)
@@ -111,13 +111,17 @@ def _schema_files(document: Document, base: Path) -> list[Mistake]:
 
 def _schema_paths(data: Any) -> Iterator[tuple[tuple[str, ...], str]]:
     """The schema paths in data that may have mistakes anywhere else."""
-    topics = data.get("source") if isinstance(data, dict) else None
-    topics = topics.get("topics") if isinstance(topics, dict) else None
-    for name, topic in topics.items() if isinstance(topics, dict) else ():
-        value = topic.get("value") if isinstance(topic, dict) else None
+    source = data.get("source") if isinstance(data, dict) else None
+    source = source if isinstance(source, dict) else {}
+    topics = source.get("topics")
+    reads: dict[tuple[str, ...], Any] = {("pattern",): source.get("pattern")}
+    if isinstance(topics, dict):
+        reads |= {("topics", name): topic for name, topic in topics.items()}
+    for path, read in reads.items():
+        value = read.get("value") if isinstance(read, dict) else None
         written = value.get("schema") if isinstance(value, dict) else None
         if isinstance(written, str):
-            yield ("source", "topics", name, "value", "schema"), written
+            yield ("source", *path, "value", "schema"), written
 
 
 def _validated(root: type[_Part], document: Document) -> tuple[_Part | None, list[Mistake]]:

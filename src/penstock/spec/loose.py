@@ -27,7 +27,9 @@ def cross_mistakes(data: Any) -> list[CrossMistake]:
     spec = Pipeline.model_construct(
         name="",
         kafka=Kafka.model_construct(bootstrap=""),
-        source=Source.model_construct(topics={name: _topic(topic) for name, topic in topics.items()}),
+        source=Source.model_construct(
+            pattern=None, start="earliest", topics={name: _topic(topic) for name, topic in topics.items()}
+        ),
         contract={
             view: [Rule.model_construct(name=rule["name"], rule="") for rule in rules]
             for view, rules in _mapping(data, "contract").items()
@@ -51,7 +53,7 @@ def cross_mistakes(data: Any) -> list[CrossMistake]:
 def _topic(topic: dict[str, Any]) -> Topic:
     view = topic.get("view")
     value = JsonValue.model_construct(format="json", schema_="")
-    return Topic.model_construct(view=view if isinstance(view, str) else None, value=value)
+    return Topic.model_construct(view=view if isinstance(view, str) else None, value=value, partitions=None)
 
 
 def _named(rule: Any) -> bool:

@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from penstock.spec.cross import cross_check
 from penstock.spec.duration import Duration
+from penstock.spec.registry import Registry
 from penstock.spec.source import Source
 from penstock.spec.words import DEAD_LETTER_TOPIC, Name, Part, Setting, Text, TopicName, ViewName
 
@@ -140,6 +141,9 @@ class Pipeline(Part):
         description="Name of the pipeline; part of every id it leaves in Kafka and in tables.",
     )
     kafka: Kafka = Field(description="The Kafka cluster.")
+    registry: Registry | None = Field(
+        None, description="The schema registry, where topics take their schemas from one."
+    )
     source: Source = Field(description="What is read.")
     contract: dict[ViewName, list[Rule]] = Field(
         default_factory=dict,

@@ -76,12 +76,12 @@ class Contract:
         return [F.count_if(column).alias(f"count_{i}") for i, column in enumerate(counted)]
 
     def dead_at(self) -> Column:
-        """Aggregate over judged rows: partition and offset of every dead one."""
+        """Aggregate over judged rows: topic, partition and offset of every dead one."""
         from pyspark.sql import functions as F
 
         at = F.col(record.KAFKA)
         dead = F.col(record.RULE).isin(self.deadly)
-        return F.collect_list(F.when(dead, F.struct(at["partition"], at["offset"]))).alias("dead_at")
+        return F.collect_list(F.when(dead, F.struct(at["topic"], at["partition"], at["offset"]))).alias("dead_at")
 
     def reason(self, judged: DataFrame) -> tuple[Column, Column, Column]:
         """Stage, error class and reason of a dead row."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, TopicCount
+from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, TopicFact, ViewCount
 from penstock.checkpoint.log import OffsetRange
 
 
@@ -19,7 +19,8 @@ def entry(batch: int, read: int = 10, query: str = "q1") -> Entry:
         time="2026-01-01T00:00:00Z",
         start="earliest",
         ranges=[OffsetRange("payments", 0, batch * 10, batch * 10 + read)],
-        topics={"payments": TopicCount(read, read - 3, 1, {"no-zero": 2})},
+        topics={"payments": TopicFact("payments", "id-1")},
+        views={"payments": ViewCount(read, read - 3, 1, {"no-zero": 2})},
         sinks={"table": SinkCount(read - 3, None)},
     )
 
@@ -30,7 +31,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def test_entry_reads_back_equal_to_what_was_appended(ledger: Ledger) -> None:
-    odd = replace(entry(0), pipeline="zahlungen-ü\u2028\n😀", topics={'t"\\': TopicCount(0, 0, 0)})
+    odd = replace(entry(0), pipeline="zahlungen-ü\u2028\n😀", views={'t"\\': ViewCount(0, 0, 0)})
     ledger.append(odd)
     ledger.append(entry(1))
     assert list(ledger.entries()) == [odd, entry(1)]
@@ -110,11 +111,11 @@ def test_file_that_holds_only_a_torn_line_does_not_hide_the_last_entry_before_it
 
 
 def test_topic_count_balances_only_when_every_record_is_accounted_for() -> None:
-    assert TopicCount(10, 7, 1, {"a": 1, "b": 1}).balanced()
-    assert not TopicCount(10, 7, 1, {"a": 1}).balanced()
-    assert not TopicCount(10, 7, 1, {"a": 3}).balanced()
+    assert ViewCount(10, 7, 1, {"a": 1, "b": 1}).balanced()
+    assert not ViewCount(10, 7, 1, {"a": 1}).balanced()
+    assert not ViewCount(10, 7, 1, {"a": 3}).balanced()
 
 
 def test_entry_sums_read_and_dead_over_its_topics() -> None:
-    both = replace(entry(0), topics={"a": TopicCount(5, 4, 1), "b": TopicCount(7, 5, 2)})
+    both = replace(entry(0), views={"a": ViewCount(5, 4, 1), "b": ViewCount(7, 5, 2)})
     assert (both.read, both.dead) == (12, 3)

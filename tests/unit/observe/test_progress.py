@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.checkpoint.ledger import Entry, SinkCount, TopicCount
+from penstock.checkpoint.ledger import Entry, SinkCount, TopicFact, ViewCount
 from penstock.checkpoint.log import OffsetRange
 from penstock.observe.progress import Progress
 
@@ -19,7 +19,8 @@ def entry(batch: int, *ranges: OffsetRange, read: int | None = None, sink_droppe
         time="2026-01-01T00:00:00Z",
         start="earliest",
         ranges=list(ranges),
-        topics={"payments": TopicCount(count, count - 4, 1, {"no-zero": 2, "!tombstone": 1})},
+        topics={"payments": TopicFact("payments", "id-1")},
+        views={"payments": ViewCount(count, count - 4, 1, {"no-zero": 2, "!tombstone": 1})},
         sinks={"lake": SinkCount(count - 4 - (sink_dropped or 0), sink_dropped)},
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint.home import Home
-from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, TopicCount
+from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, TopicFact, ViewCount
 from penstock.checkpoint.log import OffsetRange
 from penstock.errors import CheckpointForeign, CheckpointMissing, LedgerMissing, PenstockError, Stopped
 from penstock.runtime import guard
@@ -24,7 +24,8 @@ def entry(batch: int, pipeline: str = "payments", query: str = "q1") -> Entry:
         time="2026-01-01T00:00:00Z",
         start="earliest",
         ranges=[OffsetRange("payments", 0, batch * 10, batch * 10 + 10)],
-        topics={"payments": TopicCount(10, 10, 0)},
+        topics={"payments": TopicFact("payments", "id-1")},
+        views={"payments": ViewCount(10, 10, 0)},
         sinks={"lake": SinkCount(10, 0)},
     )
 

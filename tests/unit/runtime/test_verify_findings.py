@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from penstock.checkpoint.ledger import Entry, SinkCount, TopicCount
+from penstock.checkpoint.ledger import Entry, SinkCount, TopicFact, ViewCount
 from penstock.checkpoint.log import OffsetRange, SparkLog
 from penstock.runtime import fingerprint, verify
 from penstock.runtime.verify import By, Finding, Report
@@ -37,7 +37,8 @@ ENTRIES = [
         time="2026-01-01T00:00:00Z",
         start="earliest",
         ranges=[OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 5, 8)],
-        topics={"t": TopicCount(13, 12, 1)},
+        topics={"t": TopicFact("t", "id-1")},
+        views={"t": ViewCount(13, 12, 1)},
         sinks={"lake": SinkCount(12, 0)},
     ),
     Entry(
@@ -47,7 +48,8 @@ ENTRIES = [
         time="2026-01-01T00:00:01Z",
         start="earliest",
         ranges=[OffsetRange("t", 0, 10, 20), OffsetRange("t", 1, 8, 8)],
-        topics={"t": TopicCount(9, 8, 0, {"no-zero": 1})},
+        topics={"t": TopicFact("t", "id-1")},
+        views={"t": ViewCount(9, 8, 0, {"no-zero": 1})},
         sinks={"lake": SinkCount(8, 0)},
     ),
 ]
@@ -136,14 +138,14 @@ def test_recount_of_a_healthy_pipeline_finds_nothing() -> None:
 
 
 def test_record_that_kafka_no_longer_has_or_has_more_is_found_in_its_batch() -> None:
-    assert recounted(without(IN_KAFKA, 12), DEAD) == [("not-as-read", 1, "t", None, [])]
-    assert recounted({**IN_KAFKA, 1: {5, 6}}, DEAD) == [("not-as-read", 0, "t", None, [])]
-    assert recounted({**IN_KAFKA, 0: set(range(20))}, DEAD) == [("not-as-read", 1, "t", None, [])]
+    assert recounted(without(IN_KAFKA, 12), DEAD) == [("not-as-read", 1, None, None, [])]
+    assert recounted({**IN_KAFKA, 1: {5, 6}}, DEAD) == [("not-as-read", 0, None, None, [])]
+    assert recounted({**IN_KAFKA, 0: set(range(20))}, DEAD) == [("not-as-read", 1, None, None, [])]
 
 
 def test_dead_letter_that_is_missing_or_too_many_is_found_in_its_batch() -> None:
-    assert recounted(IN_KAFKA, {}) == [("dead-letters-differ", 0, "t", None, [])]
-    assert recounted(IN_KAFKA, {0: {3, 17}}) == [("dead-letters-differ", 1, "t", None, [])]
+    assert recounted(IN_KAFKA, {}) == [("dead-letters-differ", 0, None, None, [])]
+    assert recounted(IN_KAFKA, {0: {3, 17}}) == [("dead-letters-differ", 1, None, None, [])]
 
 
 @pytest.mark.parametrize("partition", [0, 9], ids=["known partition", "partition that was never read"])
@@ -157,17 +159,17 @@ def test_batch_that_kafka_no_longer_holds_whole_is_not_judged_but_the_next_one_i
     left = {**IN_KAFKA, 0: set(range(6, 20)) - {10}}
     expired = [OffsetRange("t", 0, 0, 6)]
     assert recounted(left, DEAD, expired) == []
-    assert recounted(without(left, 12), DEAD, expired) == [("not-as-read", 1, "t", None, [])]
+    assert recounted(without(left, 12), DEAD, expired) == [("not-as-read", 1, None, None, [])]
     assert recounted(left, {0: {3, 10}}, expired) == [
-        ("dead-letters-differ", 1, "t", None, []),
+        ("dead-letters-differ", 1, None, None, []),
         ("invented", None, "t", 0, [10]),
     ]
 
 
 def test_records_missing_at_the_front_are_found_where_nothing_expired() -> None:
     assert recounted({**IN_KAFKA, 0: set(range(6, 20)) - {10}}, {}) == [
-        ("not-as-read", 0, "t", None, []),
-        ("dead-letters-differ", 0, "t", None, []),
+        ("not-as-read", 0, None, None, []),
+        ("dead-letters-differ", 0, None, None, []),
     ]
 
 

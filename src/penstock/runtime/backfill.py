@@ -1,0 +1,158 @@
+"""Bounded runs: a range of offsets through the same spec, once (S3).
+
+A backfill is a query of its own, under `<checkpoint>/backfill/<name>`:
+
+    1. The range is resolved to offsets, cut into batches of `rate.max_offsets`, and written down in the form of Spark's
+       own checkpoint. A crash before the last of that leaves nothing.
+    2. Each batch goes the way of a batch of the stream: the same steps, a ledger entry at the end.
+    3. Its commit is written.
+
+After a crash the same command goes on with the first batch that has no commit; what that batch had written already is
+found by query and batch, as in the stream. A backfill that is complete does nothing when it is asked for again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.checkpoint.home import Home
+from penstock.checkpoint.log import Positions, SparkLog
+from penstock.errors import BadArgument, TableOfAnotherQuery
+from penstock.kafka import admin
+from penstock.kafka.connection import client_config
+from penstock.record import Batch
+from penstock.runtime import build, guard, session
+from penstock.runtime.failure import translate
+from penstock.runtime.supervise import StopRequest, Watch
+from penstock.source import kafka as source
+from penstock.source import start
+from penstock.source.subscription import subscribe
+from penstock.spec.model import Pipeline
+from penstock.spec.start import EARLIEST, LATEST, StartAt, milliseconds
+
+
+@dataclass(frozen=True)
+class Range:
+    """What was asked for, as it was written: `earliest`, `latest`, a time, or `topic:partition=offset,...`."""
+
+    first: str
+    end: str
+
+    @property
+    def name(self) -> str:
+        """The backfill's name, when the user gives none: the same range has the same one."""
+        return uuid.uuid5(uuid.NAMESPACE_OID, json.dumps([self.first, self.end])).hex[:12]
+
+
+def run(
+    pipeline: Pipeline,
+    wanted: Range,
+    name: str | None = None,
+    *,
+    watch: Watch | None = None,
+    stop: StopRequest | None = None,
+) -> Home:
+    """Run every batch of the range that is not committed yet. Returns where its ledger is."""
+    watch, stop = watch or Watch(), stop or StopRequest()
+    home = build.backfill_home(pipeline, name or wanted.name)
+    with home.held():
+        log = SparkLog(home.spark)
+        if log.query_id() is None:
+            _write_down(home.spark, *_resolved(pipeline, wanted))
+        guard.check(home, pipeline.name, frozenset())
+        assembly = build.assembly(pipeline, home)
+        batch = Batch(pipeline.name, log.query_id() or "", 0)
+        for sink in assembly.sinks.values():
+            sink.prepare(batch, frozenset({TableOfAnotherQuery.code}))  # the stream's own rows are there, of course
+        assembly.dead_letters.prepare(batch, frozenset({TableOfAnotherQuery.code}))
+        planned, committed = log.planned(), log.committed()
+        if planned is None or committed == planned:
+            return home
+        spark = session.start(pipeline, home.logs)
+        watch.started(pipeline, home)
+        for number in range(0 if committed is None else committed + 1, planned + 1):
+            if stop.asked:
+                return home
+            began = time.monotonic()
+            try:
+                entry = assembly.process(source.bounded(spark, pipeline, log.ranges(number)), number)
+            except Exception as error:
+                raise translate(error, home.logs / session.LOG_NAME) from error
+            _put(home.spark / "commits" / str(number), "v1\n{}")
+            watch.batch_done(entry, time.monotonic() - began)
+    return home
+
+
+def _resolved(pipeline: Pipeline, wanted: Range) -> tuple[Positions, list[Positions]]:
+    """Where the range begins, and where each of its batches ends."""
+    config = client_config(pipeline)
+    topics = subscribe(config, pipeline.source).topics
+    partitions = start.partitions_of(pipeline.source, topics)
+    marks = admin.watermarks(config, {name: facts.partitions for name, facts in topics.items()})
+    first = start.resolve(config, _position(wanted.first, "earliest"), partitions)
+    last = start.resolve(config, _position(wanted.end, "latest"), partitions)
+    at = {where: _within(marks[where], offset) for where, offset in first.items()}
+    end = {where: max(_within(marks[where], offset), at[where]) for where, offset in last.items()}
+    return at, list(_cut(at, end, pipeline.rate.max_offsets))
+
+
+def _cut(at: Positions, end: Positions, most: int) -> Iterator[Positions]:
+    """Ends of batches of at most `most` offsets (at least one of each partition), in proportion to what is left."""
+    while any(at[where] < end[where] for where in end):
+        left = {where: end[where] - at[where] for where in end}
+        share = min(1.0, most / sum(left.values()))
+        at = {where: min(end[where], at[where] + max(1, int(left[where] * share))) for where in end}
+        yield at
+
+
+def _within(mark: tuple[int, int], offset: int) -> int:
+    low, high = mark
+    return {EARLIEST: low, LATEST: high}.get(offset, min(max(offset, low), high))
+
+
+def _position(text: str, others: str) -> StartAt:
+    if text in ("earliest", "latest"):
+        return StartAt.model_validate({"offsets": {}, "others": text})
+    try:
+        if "=" in text:
+            offsets: dict[str, dict[int, int]] = {}
+            for part in text.split(","):
+                place, _, offset = part.partition("=")
+                topic, _, partition = place.rpartition(":")
+                offsets.setdefault(topic.strip(), {})[int(partition)] = int(offset)
+            return StartAt.model_validate({"offsets": offsets, "others": others})
+        time_ = milliseconds(text)
+    except ValueError:
+        raise BadArgument(
+            f"'{text}' is no position",
+            cause="expected earliest, latest, a time such as 2026-11-01T00:00:00Z, or topic:partition=offset,...",
+            next_command="penstock run --help",
+        ) from None
+    return StartAt.model_validate({"timestamp": time_, "others": others, "no_such_record": "latest"})
+
+
+def _write_down(spark: Path, first: Positions, ends: list[Positions]) -> None:
+    new = spark.with_name("spark.new")
+    shutil.rmtree(new, ignore_errors=True)
+    for directory in ("offsets", "commits", "sources/0"):
+        (new / directory).mkdir(parents=True)
+    _put(new / "metadata", json.dumps({"id": f"backfill-{uuid.uuid4()}"}))
+    _put(new / "sources" / "0" / "0", f"v1\n{start.as_json(first)}")
+    for number, end in enumerate(ends):
+        _put(new / "offsets" / str(number), f"v1\n{{}}\n{start.as_json(end)}")
+    new.rename(spark)
+
+
+def _put(file: Path, text: str) -> None:
+    with file.with_name(f".{file.name}.new").open("w") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    Path(out.name).rename(file)

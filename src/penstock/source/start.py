@@ -1,0 +1,65 @@
+"""The start position as offsets. Asked for once, before the first batch; afterwards the checkpoint owns the offsets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from penstock.errors import StartNotThere
+from penstock.kafka import admin
+from penstock.kafka.admin import TopicFacts
+from penstock.kafka.connection import Config
+from penstock.spec.source import Source
+from penstock.spec.start import EARLIEST, LATEST, StartAt
+
+Positions = dict[tuple[str, int], int]
+_MARKER = {"earliest": EARLIEST, "latest": LATEST}
+
+
+def starting_offsets(config: Config, source: Source, topics: Mapping[str, TopicFacts]) -> str:
+    """What Spark's `startingOffsets` takes: a word, or JSON that names every partition there is."""
+    if not isinstance(source.start, StartAt):
+        return source.start
+    return as_json(resolve(config, source.start, partitions_of(source, topics)))
+
+
+def partitions_of(source: Source, topics: Mapping[str, TopicFacts]) -> list[tuple[str, int]]:
+    found = []
+    for name, facts in topics.items():
+        chosen = source.topics[name].partitions if name in source.topics else None
+        found += [(name, p) for p in (chosen if chosen is not None else range(facts.partitions))]
+    return found
+
+
+def resolve(config: Config, start: StartAt, partitions: list[tuple[str, int]]) -> Positions:
+    """A position for every partition; -2 and -1 stand for the first offset and the end."""
+    otherwise = _MARKER[start.others]
+    if start.offsets is not None:
+        given = start.offsets
+        return {(t, p): given.get(t, {}).get(p, otherwise) for t, p in partitions}
+    asked = {where: time for where in partitions if (time := _time(start, *where)) is not None}
+    found = admin.offsets_at(config, asked)
+    absent = [where for where, offset in found.items() if offset is None]
+    if absent and start.no_such_record == "fail":
+        raise StartNotThere(
+            "no record is as new as `start` asks for in " + ", ".join(f"{t}-{p}" for t, p in absent[:10]),
+            cause="every record there is older than the time given",
+            next_command="choose an earlier time, or `no_such_record: latest` to begin at the end of such partitions",
+            facts={"partitions": [f"{t}-{p}" for t, p in absent]},
+        )
+    positions = {where: LATEST if offset is None else offset for where, offset in found.items()}
+    return {where: positions.get(where, otherwise) for where in partitions}
+
+
+def as_json(positions: Positions) -> str:
+    by_topic: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in positions.items():
+        by_topic.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps(by_topic)
+
+
+def _time(start: StartAt, topic: str, partition: int) -> int | None:
+    if not isinstance(start.timestamp, dict):
+        return start.timestamp
+    of_topic = start.timestamp.get(topic)
+    return of_topic.get(partition) if isinstance(of_topic, dict) else of_topic

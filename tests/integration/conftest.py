@@ -1,0 +1,18 @@
+"""Servers that only integration tests need: one for the whole run, started when the first test asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.local.registry import LocalRegistry
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRegistry]:
+    """A real registry. Tests share it: each uses subjects of its own and leaves the global mode as it is."""
+    server = LocalRegistry(tmp_path_factory.mktemp("registry"))
+    server.up()
+    yield server
+    server.down()

@@ -1,0 +1,255 @@
+"""`penstock up --registry`: a real Apicurio that keeps what it has answered to, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from penstock.errors import BadArgument, ServerFailed
+from penstock.kafka.schema_registry import RegistrySettings, SchemaRegistry
+from penstock.local import ports
+from penstock.local.broker import Cluster
+from penstock.local.registry import LocalRegistry, up_together
+
+PENSTOCK = str(Path(sys.executable).with_name("penstock"))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    """A state directory; whatever a test leaves running there is killed, and reported as its failure."""
+    path = tmp_path / "local"
+    yield path
+    left = processes_of(path)
+    for process in left:
+        process.kill()
+    assert left == []
+
+
+def processes_of(directory: Path) -> list[psutil.Process]:
+    """Every process on this machine that was started for this directory, known to the product or not."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()  # empty for a zombie
+            if words and Path(words[0]).name == "java" and any(str(directory) in word for word in words):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def penstock(*arguments: str, directory: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [PENSTOCK, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PENSTOCK_LOCAL": str(directory)},
+    )
+
+
+def finished(child: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = child.communicate(timeout=180)
+    return child.returncode, out, err
+
+
+def ask(url: str) -> SchemaRegistry:
+    return SchemaRegistry(RegistrySettings(url))
+
+
+def schema(name: str) -> str:
+    return json.dumps({"type": "record", "name": name, "fields": []})
+
+
+def test_up_down_and_ps_treat_the_registry_as_one_of_the_servers(directory: Path) -> None:
+    status, out, err = finished(penstock("up", "--registry", "--json", directory=directory))
+    assert status == 0, err
+    said = json.loads(out)
+    url = said["registry"]["url"]
+    assert (said["registry"]["state"], said["registry"]["already_up"]) == ("up", False)
+    assert said["bootstrap"]
+    with ask(url) as client:
+        assert client.mode() == "BACKWARD"
+        kept = client.register("kept", "AVRO", schema("Kept"))
+        client.set_mode("FULL")
+
+    status, out, _ = finished(penstock("ps", directory=directory))
+    assert status == 0
+    assert [line.split()[:3] for line in out.splitlines()] == [
+        ["broker-1", "up", said["bootstrap"]],
+        ["registry", "up", url],
+    ]
+    status, out, _ = finished(penstock("up", "--registry", directory=directory))
+    assert status == 0
+    assert out.splitlines() == [
+        f"Kafka was already up: {said['bootstrap']}",
+        f"the schema registry was already up: {url}",
+        f"export KAFKA_BOOTSTRAP={said['bootstrap']}",
+        f"export SCHEMA_REGISTRY_URL={url}",
+    ]
+    with pytest.raises(BadArgument):
+        LocalRegistry(directory, port=25_000).up()
+
+    status, out, _ = finished(penstock("down", directory=directory))
+    assert (status, out) == (0, "stopped registry, broker-1\n")
+    assert processes_of(directory) == []
+
+    server = LocalRegistry(directory)  # without a broker: it needs none
+    try:
+        assert server.up() == url
+        with ask(url) as client:
+            assert client.latest("kept").schema.id == kept
+            assert client.mode() == "FULL", "the mode that was set is gone, or was set back"
+    finally:
+        server.down()
+    assert "SqlRegistryStorage" in (directory / "logs" / "registry.log").read_text()
+    status, out, _ = finished(penstock("down", "--wipe", directory=directory))
+    assert status == 0
+    assert not directory.exists()
+
+
+def test_registry_killed_right_after_it_answered_has_lost_nothing(directory: Path) -> None:
+    server = LocalRegistry(directory)
+    registered: dict[str, int] = {}
+    try:
+        for round_ in range(3):
+            with ask(server.up()) as client:
+                assert {name: client.latest(name).schema.id for name in registered} == registered
+                for number in range(10):
+                    name = f"Kept{round_}_{number}"
+                    registered[name] = client.register(name, "AVRO", schema(name))
+                client.set_mode("NONE", name)
+            server.kill()
+            assert ports.is_free(int(server.url.split(":")[2].split("/")[0])), "killed, and not gone yet"
+            assert [found.state for found in server.status()] == ["down"]
+        with ask(server.up()) as client:
+            assert {each: client.latest(each).schema.id for each in registered} == registered
+            assert client.mode(name) == "NONE"
+    finally:
+        server.down()
+
+
+def test_registry_listens_on_the_loopback_address_only_whatever_the_environment_says(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUARKUS_HTTP_HOST", "0.0.0.0")
+    server = LocalRegistry(directory)
+    try:
+        server.up()
+        [found] = server.status()
+        listening = [
+            connection.laddr.ip.removeprefix("::ffff:")
+            for connection in psutil.Process(found.pid).net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+        assert set(listening) == {"127.0.0.1"}
+        server.pause()
+        assert [each.state for each in server.status()] == ["paused"]
+        assert server.down(wipe=True) == ["registry"]
+        assert not directory.exists()
+        assert (server.status(), server.down()) == ([], [])
+        with pytest.raises(ServerFailed):
+            _ = server.url
+    finally:
+        server.down()
+
+
+def test_pid_file_of_somebody_else_and_a_port_taken_meanwhile_are_no_obstacle(directory: Path) -> None:
+    bystander = subprocess.Popen(["sleep", "600"])
+    server = LocalRegistry(directory)
+    home = directory / "registry"
+    home.mkdir(parents=True)
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            (home / "registry.json").write_text(json.dumps({"port": port}))
+            (home / "pid.json").write_text(json.dumps({"pid": bystander.pid, "created": time.time() - 3600}))
+            assert [each.state for each in server.status()] == ["down"]
+            assert f":{port}/" not in server.up()
+        assert server.is_up()
+        assert server.down() == ["registry"]
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+        server.down()
+
+
+def test_registry_that_fails_to_start_takes_along_only_the_broker_started_for_it(directory: Path) -> None:
+    data = directory / "registry" / "data" / "registry.mv.db"
+    data.parent.mkdir(parents=True)
+    data.write_bytes(b"not a database" * 1000)
+    cluster, server = Cluster(directory), LocalRegistry(directory)
+    try:
+        with pytest.raises(ServerFailed) as raised:
+            up_together(cluster, server)
+        assert "registry ended while it was starting" in raised.value.what
+        assert "registry.mv.db" in (raised.value.cause or "")
+        assert processes_of(directory) == []
+
+        cluster.up()
+        with pytest.raises(ServerFailed):
+            up_together(cluster, server)
+        assert cluster.is_up()
+        assert len(processes_of(directory)) == 1
+    finally:
+        cluster.down()
+
+
+def test_port_that_was_asked_for_and_is_taken_is_an_error_and_starts_nothing(directory: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        child = penstock("up", "--registry", "--registry-port", str(port), directory=directory)
+        status, _, err = finished(child)
+    assert status == ServerFailed.exit_status
+    assert f"error[server-failed]: port {port} is in use" in err
+    assert processes_of(directory) == []
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_signal_while_the_registry_starts_leaves_nothing_running(directory: Path, signum: signal.Signals) -> None:
+    child = penstock("up", "--registry", directory=directory)
+    wait_for_registry(child, directory)
+    child.send_signal(signum)
+    status, _, err = finished(child)
+    assert status == (-signum if signum == signal.SIGTERM else 130), err
+    assert processes_of(directory) == []
+
+
+def test_killed_up_can_be_cleaned_up_by_down_or_finished_by_up(directory: Path) -> None:
+    child = penstock("up", "--registry", directory=directory)
+    wait_for_registry(child, directory)
+    child.kill()
+    child.communicate()
+    server = LocalRegistry(directory)
+    with ask(server.up()) as client:  # waits for the one that is starting
+        assert (client.subjects(), client.mode()) == ([], "BACKWARD")
+    assert len(processes_of(directory)) == 2
+    status, out, _ = finished(penstock("down", directory=directory))
+    assert (status, out) == (0, "stopped registry, broker-1\n")
+
+
+def wait_for_registry(child: subprocess.Popen[str], directory: Path) -> None:
+    deadline = time.monotonic() + 90
+    while not (directory / "registry" / "pid.json").exists():
+        assert child.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_registry_port_without_a_registry_and_impossible_ports_are_bad_arguments(directory: Path) -> None:
+    status, _, err = finished(penstock("up", "--registry-port", "25000", directory=directory))
+    assert (status, "error[bad-argument]" in err) == (2, True)
+    with pytest.raises(BadArgument):
+        LocalRegistry(directory, port=80).up()
+    assert processes_of(directory) == []
