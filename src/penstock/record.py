@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 # The column a view has beside its decoded fields: where the record came from.
 KAFKA = "_kafka"
+KEY = "_key"  # the decoded key, where the spec says how to decode it
+DELETED = "_deleted"  # true for a tombstone, where the spec says that it means a delete
 # Columns that exist only between decode and the sinks, never in a view.
 ERROR = "_error"  # struct<class, reason>, null when the record decoded
 RULE = "_rule"  # name of the first contract rule the record broke, null when it kept all

@@ -2,6 +2,7 @@
 
 <checkpoint>/spark/    Spark's checkpoint: offset log, commit log, metadata. We read it and never write it.
 <checkpoint>/ledger/   what happened to every offset (checkpoint.ledger)
+<checkpoint>/schemas/  schemas of the registry by id, so that an outage of it does not stop known ones
 <checkpoint>/logs/     what the engine said
 <checkpoint>/lock      held while the pipeline runs
 """
@@ -29,6 +30,10 @@ class Home:
     @property
     def ledger(self) -> Path:
         return self.path / "ledger"
+
+    @property
+    def schemas(self) -> Path:
+        return self.path / "schemas"
 
     @property
     def logs(self) -> Path:

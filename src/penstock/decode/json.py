@@ -15,88 +15,26 @@ decodes and says what is wrong: no fast path that could disagree with a slow one
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import json
 import re
 from collections import Counter
-from typing import Annotated, Any, Optional
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from penstock import record
-from penstock.decode.columns import DoesNotFit, arrow_type, builder
 from penstock.decode.decoded import Decoded, Failure, shortened
-from penstock.spec.types import Array, Decimal, Map, Scalar, Struct, Type
-
-VALUE_LIMIT = 80  # characters of the offending value that a reason shows
-
-
-def _bits(n: int) -> Any:
-    return Annotated[int, msgspec.Meta(ge=-(2 ** (n - 1)), le=2 ** (n - 1) - 1)]
-
-
-# The last double that is rounded to the largest float: 3.4028235e38, as Java prints that float, must be one.
-_LARGEST_FLOAT = 3.4028235677973362e38
-_PYTHON: dict[str, Any] = {
-    "string": str,
-    "boolean": bool,
-    "tinyint": _bits(8),
-    "smallint": _bits(16),
-    "int": _bits(32),
-    "bigint": _bits(64),
-    "float": Annotated[float, msgspec.Meta(ge=-_LARGEST_FLOAT, le=_LARGEST_FLOAT)],
-    "double": float,
-    "date": datetime.date,
-    "timestamp": datetime.datetime,
-    "timestamp_ntz": Annotated[datetime.datetime, msgspec.Meta(tz=False)],
-    "binary": bytes,
-}
-
-
-def python_type(declared: Type) -> Any:
-    match declared:
-        case Scalar(epoch=str()):
-            return _bits(64)
-        case Scalar(name=name):
-            return _PYTHON[name]
-        case Decimal():
-            return decimal.Decimal
-        case Array(item=item):
-            return list[Optional[python_type(item)]]  # type: ignore[misc]  # noqa: UP045  a type made at run time
-        case Map(value=value):
-            return dict[str, Optional[python_type(value)]]  # type: ignore[misc]  # noqa: UP045
-        case Struct():
-            return _class_of(declared)
-    raise AssertionError(declared)
-
-
-def _class_of(struct: Struct) -> type[msgspec.Struct]:
-    """A class whose attributes are f0, f1, ... (any text can be a JSON name, not an attribute) under the JSON names."""
-    required, optional = [], []
-    for i, member in enumerate(struct.members):
-        python = python_type(member.type)
-        if member.required:
-            required.append((f"f{i}", python))
-        else:
-            optional.append((f"f{i}", python | None, None))
-    return msgspec.defstruct(
-        "Record",
-        [*required, *optional],
-        rename={f"f{i}": m.name for i, m in enumerate(struct.members)},
-        kw_only=True,
-        gc=False,  # records live for one batch and hold no cycles
-    )
+from penstock.decode.records import VALUE_LIMIT, Columns, class_of
+from penstock.spec.types import Struct
 
 
 class JsonDecoder:
     """Made once per Python worker; called for every Arrow batch of raw values. Never raises."""
 
     def __init__(self, struct: Struct) -> None:
-        self._struct = struct
-        self._decode = msgspec.json.Decoder(_class_of(struct)).decode
-        self._members = [(f"f{i}", m.name, builder(m.type), arrow_type(m.type)) for i, m in enumerate(struct.members)]
+        self._decode = msgspec.json.Decoder(class_of(struct)).decode
+        self._columns = Columns(struct)
 
     def __call__(self, values: pa.Array) -> Decoded:
         raw = values.to_pylist()
@@ -109,29 +47,7 @@ class JsonDecoder:
             except Exception as error:  # any bytes must end as a record or as a failure
                 keep(None)
                 failures[i] = explain(value, error)
-        return Decoded(self._columns(records, failures), failures)
-
-    def _columns(self, records: list[Any], failures: dict[int, Failure]) -> list[pa.Array]:
-        while True:
-            columns: list[pa.Array] = []
-            refused: dict[int, Failure] = {}
-            for attribute, name, build, _ in self._members:
-                picked = (
-                    [None if r is None else getattr(r, attribute) for r in records]
-                    if failures
-                    else [getattr(r, attribute) for r in records]
-                )
-                try:
-                    columns.append(build(picked))
-                except DoesNotFit as values:
-                    for i, misfit in values.rows.items():
-                        reason = f"{name}{misfit.path}: {_shown(misfit.value)} is not {misfit.expected}"
-                        refused.setdefault(i, Failure(record.OUT_OF_RANGE, shortened(reason)))
-            if not refused:
-                return columns
-            failures.update(refused)
-            for i in refused:
-                records[i] = None
+        return Decoded(self._columns.build(records, failures), failures)
 
 
 def explain(value: bytes | None, error: Exception) -> Failure:
@@ -148,13 +64,13 @@ def explain(value: bytes | None, error: Exception) -> Failure:
         case RecursionError():
             return Failure(record.MALFORMED, "nested too deeply")
         case msgspec.ValidationError():
-            return _mismatch(value, text)
+            return explain_mismatch(value, text)
         case msgspec.DecodeError():
             return Failure(record.MALFORMED, shortened(f"not JSON: {text}; begins with {_shown_bytes(value)}"))
     return Failure(record.MALFORMED, shortened(f"not readable: {type(error).__name__}: {text}"))
 
 
-def _mismatch(value: bytes, text: str) -> Failure:
+def explain_mismatch(value: bytes, text: str) -> Failure:
     if " - at `$" in text:
         text, _, path = text.rpartition(" - at `$")
         path = path.removesuffix("`")
@@ -218,10 +134,6 @@ def _at(here: Any, path: str) -> Any:
         if rest != path and rest[:1] in ("", ".", "["):
             return _at(here[name], rest)
     raise LookupError(path)
-
-
-def _shown(value: object) -> str:
-    return shortened(str(value), VALUE_LIMIT)
 
 
 def _shown_bytes(value: bytes) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock import record
-from penstock.decode.json import JsonDecoder
-from penstock.decode.worker import DecodeBatches
+from penstock.decode.formats import Prepared
+from penstock.decode.worker import RAW_KEY, RAW_VALUE, SCHEMA_ID, DecodeBatches
 from penstock.spec.source import Read
-from penstock.spec.types import Struct, quoted
+from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-_SPARK_NAME = {"timestamp_type": "timestampType"}  # where Spark's Kafka source has another name than we have
 _DDL = {
     "topic": "string",
     "partition": "int",
@@ -23,32 +23,59 @@ _DDL = {
     "key": "binary",
     "value": "binary",
     "headers": "array<struct<key:string,value:binary>>",
+    "header_map": "map<string,binary>",
+}
+# Where Spark's Kafka source has another name than we have, or none.
+_EXPRESSION = {
+    "timestamp_type": "timestampType",
+    "header_map": "map_from_arrays(array_distinct(headers.key), transform(array_distinct(headers.key), "
+    "name -> element_at(filter(headers, header -> header.key = name), -1).value))",
 }
 
 
-def decode(raw: DataFrame, topic: str | None, read: Read, struct: Struct, *, with_raw: bool = False) -> DataFrame:
-    """Decode the records of one view; `topic` is known when it has just one.
+@dataclass(frozen=True)
+class Decode:
+    """How the records of one view are decoded; `topic` is known when the view has just one."""
 
-    Only the columns somebody needs travel to the Python worker and back: a record's own bytes come along for dead
-    letters (`with_raw`) or when the spec asks for them (`kafka_columns`).
-    """
-    from pyspark.sql import functions as F
+    topic: str | None
+    read: Read
+    value: Prepared
+    key: Prepared | None
 
-    told = record.ORIGIN[1:] if topic is not None else record.ORIGIN
-    wanted = (*told, *(record.ON_REQUEST if with_raw else read.kafka_columns))
-    inside = {name: f"{record.KAFKA}_{name}" for name in wanted}  # `_kafka...` is reserved: no field can clash
-    sent = raw.select(
-        F.col("value").alias(f"{record.KAFKA}_raw"), *(F.col(_SPARK_NAME.get(n, n)).alias(i) for n, i in inside.items())
-    )
-    schema = ", ".join(
-        [
-            struct.columns(),
+    def rows(self, raw: DataFrame, *, with_raw: bool = False) -> DataFrame:
+        """Only the columns somebody needs travel to the Python worker and back: a record's own bytes come along for
+        dead letters (`with_raw`) or when the spec asks for them (`kafka_columns`)."""
+        from pyspark.sql import functions as F
+
+        told = record.ORIGIN[1:] if self.topic is not None else record.ORIGIN
+        wanted = (*told, *(record.ON_REQUEST if with_raw else self.read.kafka_columns))
+        inside = {name: f"{record.KAFKA}_{name}" for name in wanted}  # `_kafka...` is reserved: no field can clash
+        deletes = self.read.value.tombstones == "delete"
+        sent = raw.select(
+            F.col("value").alias(RAW_VALUE),
+            *([F.col("key").alias(RAW_KEY)] if self.key else []),
+            *(F.expr(_EXPRESSION.get(name, name)).alias(column) for name, column in inside.items()),
+        )
+        schema = [
+            self.value.struct.columns(),
+            *([f"{record.KEY} {self._key_type()}"] if self.key else []),
+            *([f"{record.DELETED} boolean"] if deletes else []),
             f"{record.ERROR} struct<class:string,reason:string>",
-            *(f"{i} {_DDL[n]}" for n, i in inside.items()),
+            *([f"{SCHEMA_ID} int"] if with_raw else []),
+            *(f"{column} {_DDL[name]}" for name, column in inside.items()),
         ]
-    )
-    decoded = sent.mapInArrow(DecodeBatches(struct, JsonDecoder, tuple(inside.values())), schema)
-    alone = [F.lit(topic).alias("topic")] if topic is not None else []
-    origin = F.struct(*alone, *(F.col(i).alias(n) for n, i in inside.items()))
-    fields = [F.col(quoted(m.name)) for m in struct.members]
-    return decoded.select(*fields, origin.alias(record.KAFKA), record.ERROR)
+        worker = DecodeBatches(self.value, self.key, deletes, with_raw, tuple(inside.values()))
+        decoded = sent.mapInArrow(worker, ", ".join(schema))
+        kept: list[Column] = [F.col(quoted(m.name)) for m in self.value.struct.members]
+        kept += [F.col(record.KEY)] if self.key else []
+        kept += [F.col(record.DELETED)] if deletes else []
+        origin = [F.lit(self.topic).alias("topic")] if self.topic is not None else []
+        origin += [F.col(column).alias(name) for name, column in inside.items()]
+        origin += [F.col(SCHEMA_ID).alias("schema_id")] if with_raw else []
+        return decoded.select(*kept, F.struct(*origin).alias(record.KAFKA), record.ERROR)
+
+    def _key_type(self) -> str:
+        assert self.key is not None
+        if self.key.is_scalar:
+            return self.key.struct.members[0].type.ddl()
+        return self.key.struct.ddl()

@@ -93,7 +93,7 @@ def as_rows(judged: DataFrame, verdict: tuple[Column, Column, Column]) -> DataFr
         stage.alias("stage"),
         error_class.alias("error_class"),
         reason.alias("reason"),
-        F.lit(None).cast("int").alias("schema_id"),
+        at["schema_id"].alias("schema_id"),
     )
 
 

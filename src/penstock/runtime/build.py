@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
+from penstock.decode.formats import Place, Prepared, prepare
+from penstock.decode.stage import Decode
 from penstock.kafka.connection import client_config
+from penstock.kafka.schema_registry import SchemaRegistry, settings_of
 from penstock.route.dead_letter import DeadLetters
 from penstock.route.kafka_topic import DeadLetterTopics
 from penstock.route.table import DeadLetterTable
@@ -16,7 +20,7 @@ from penstock.runtime.inlet import Inlet
 from penstock.runtime.topics import TopicWatch
 from penstock.sink.contract import Sink
 from penstock.sink.delta import DeltaSink
-from penstock.spec.load import schema_of
+from penstock.spec.formats import AnyFormat
 from penstock.spec.model import Pipeline
 from penstock.spec.references import resolve
 from penstock.transform.contract import Contract
@@ -56,11 +60,24 @@ def assembly(pipeline: Pipeline, at: Home | None = None) -> Assembly:
 def inlets(pipeline: Pipeline) -> list[Inlet]:
     source, made = pipeline.source, []
     topics = {source.view_of(topic): topic for topic in source.topics}
+
+    @lru_cache
+    def registry() -> SchemaRegistry:
+        return SchemaRegistry(settings_of(pipeline), home(pipeline).schemas)
+
     for view, read in source.reads().items():
+        topic = topics.get(view)
+
+        def prepared(part: str, how: AnyFormat, topic: str | None = topic) -> Prepared:
+            return prepare(how, Place(pipeline.base, f"{topic}-{part}" if topic else None, registry))
+
+        key = prepared("key", read.key) if read.key else None
+        decode = Decode(topic, read, prepared("value", read.value), key)
         rules = tuple(pipeline.contract.get(view, ()))
-        contract = Contract(view, rules, read.value.tombstones == "drop")
-        struct = schema_of(pipeline, view).struct()
-        made.append(Inlet(view, topics.get(view), read, struct, contract, alone=len(source.reads()) == 1))
+        contract = Contract(
+            view, rules, read.value.tombstones == "drop", getattr(read.value, "unreadable", "") == "stop"
+        )
+        made.append(Inlet(view, decode, contract, alone=len(source.reads()) == 1))
     return made
 
 

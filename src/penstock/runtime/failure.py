@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import cast
 
 from pyspark.errors import PySparkException
 
+from penstock import errors
 from penstock.errors import EngineFailed, KafkaUnreachable, OffsetsVanished, PenstockError, RuleStopped
 from penstock.transform.contract import STOP_MARK
 
@@ -26,6 +28,7 @@ _KAFKA_AWAY = (
     "CANNOT_LOAD_KAFKA",
     "Connection refused",
 )
+_OURS = re.compile(r"^penstock\.errors\.(\w+): (.*)$", re.MULTILINE)
 _JAVA_NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: java\.lang\.Thread)")
 
 
@@ -35,6 +38,9 @@ def translate(error: BaseException, log: Path) -> PenstockError:
         return error
     text = str(error)
     lines = _said(text)
+    ours = _OURS.findall(text)
+    if ours and (kind := getattr(errors, ours[-1][0], None)):  # raised in a worker; only its words came through
+        return cast(PenstockError, kind(ours[-1][1], cause="a Python worker said so", next_command=f"read {log}"))
     if STOP_MARK in text:
         said = text.split(STOP_MARK, 1)[1].split("\n", maxsplit=1)[0].strip()
         return RuleStopped(

@@ -8,12 +8,10 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from penstock import record
-from penstock.decode.stage import decode
+from penstock.decode.stage import Decode
 from penstock.route import dead_letter
 from penstock.runtime.tally import Counted
 from penstock.spec.model import Pipeline
-from penstock.spec.source import Read
-from penstock.spec.types import Struct
 from penstock.transform.contract import Contract
 from penstock.transform.sql import views
 
@@ -26,15 +24,14 @@ _FEW = 20_000  # dead records that are still picked out by position
 @dataclass(frozen=True)
 class Inlet:
     view: str
-    topic: str | None  # None: all topics of a pattern
-    read: Read
-    struct: Struct
+    decode: Decode
     contract: Contract
     alone: bool  # the only view: no need to look at each record's topic
 
     def judged(self, raw: DataFrame, *, with_raw: bool = False) -> DataFrame:
-        mine = raw if self.alone or self.topic is None else raw.where(raw["topic"] == self.topic)
-        return self.contract.judged(decode(mine, self.topic, self.read, self.struct, with_raw=with_raw))
+        topic = self.decode.topic
+        mine = raw if self.alone or topic is None else raw.where(raw["topic"] == topic)
+        return self.contract.judged(self.decode.rows(mine, with_raw=with_raw))
 
     def dead_rows(self, raw: DataFrame, counted: Counted) -> DataFrame:
         """The dead records with their bytes and reasons. Where they are few, no other record is decoded again."""

@@ -6,7 +6,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from penstock.record import ERROR, KAFKA, RULE
+from penstock.record import DELETED, ERROR, KAFKA, KEY, RULE
 from penstock.spec.fields import Schema
 from penstock.spec.start import StartAt
 from penstock.spec.words import TOPIC_NAME, VIEW_NAME
@@ -46,8 +46,9 @@ def _source_mistakes(source: Source) -> list[CrossMistake]:
     if source.pattern:
         reads["pattern",] = source.pattern
     for place, read in reads.items():
-        if isinstance(read.value.schema_, Schema):
-            for field in reserved_in(read.value.schema_):
+        schema = getattr(read.value, "schema_", None)
+        if isinstance(schema, Schema):
+            for field in reserved_in(schema):
                 where = ("source", *place, "value", "schema", "fields", field)
                 found.append((where, f"'{field}' is Penstock's own column", []))
     assigned = [name for name, topic in source.topics.items() if topic.partitions is not None]
@@ -68,7 +69,7 @@ def reserved_in(schema: Schema) -> list[str]:
 
     Also called for schemas in files of their own.
     """
-    return [name for name in schema.fields if name.lower() in (KAFKA, ERROR, RULE)]
+    return [name for name in schema.fields if name.lower() in (KAFKA, KEY, DELETED, ERROR, RULE)]
 
 
 def _view_mistakes(spec: Pipeline) -> list[CrossMistake]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import ErrorDetails
 
@@ -46,6 +46,9 @@ _PATTERNS = {
 }
 
 
+_TAG = "format"  # the key that tells the kinds of a union of parts apart
+
+
 @dataclass
 class _Cause:
     """The errors of one place; more than one when the place is a union."""
@@ -58,7 +61,7 @@ def mistakes(errors: Iterable[ErrorDetails], document: Document, root: shape.Par
     """One mistake per cause, in the order pydantic found them."""
     causes: dict[Path, _Cause] = {}
     deeper: set[Path] = set()
-    for error in errors:
+    for error in map(_named_tag, errors):
         if "mistakes" in error.get("ctx", {}):
             yield from cross_mistakes(error["ctx"]["mistakes"], document)
             continue
@@ -101,11 +104,27 @@ def _walk(loc: tuple[int | str, ...], data: Any) -> tuple[Path, list[Path], bool
             path = (*path, step)
         elif step == "[key]" and i == len(loc) - 1:
             return path, unions, True
+        elif isinstance(data, dict) and data.get(_TAG) == step:
+            unions.append(path)
         elif i == len(loc) - 1 and isinstance(data, dict) and not _is_branch(step):
             return (*path, step), unions, False  # a key that is not there
         else:
             unions.append(path)
     return path, unions, False
+
+
+def _named_tag(error: ErrorDetails) -> ErrorDetails:
+    """A format that is missing or unknown, as a mistake at the key `format`."""
+    tag = {**error, "loc": (*error["loc"], _TAG)}
+    if error["type"] == "union_tag_not_found":
+        return cast(ErrorDetails, {**tag, "type": "missing"})
+    if error["type"] == "union_tag_invalid":
+        said = error["ctx"]
+        return cast(
+            ErrorDetails,
+            {**tag, "type": "literal_error", "input": said["tag"], "ctx": {"expected": said["expected_tags"]}},
+        )
+    return error
 
 
 def _is_branch(step: str | int) -> bool:

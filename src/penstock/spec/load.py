@@ -2,7 +2,7 @@
 
 `read` never raises and is what `penstock check` calls; `load` raises and is what every other command calls.
 Neither starts anything, neither resolves a reference, and the pipeline keeps schema paths as written:
-`schema_of` opens them.
+`declared` opens them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from penstock.errors import BadArgument, ReferenceMissing, SpecInvalid, SpecUnreadable
+from penstock.errors import ReferenceMissing, SpecInvalid, SpecUnreadable
 from penstock.spec import explain, lines, loose, references
 from penstock.spec.cross import reserved_in
 from penstock.spec.fields import Schema
@@ -22,7 +22,7 @@ from penstock.spec.lint import lint
 from penstock.spec.mistake import Mistake, dotted
 from penstock.spec.model import Pipeline
 
-__all__ = ["Mistake", "load", "read", "schema_of"]
+__all__ = ["Mistake", "declared", "load", "read"]
 
 _Part = TypeVar("_Part", bound=BaseModel)
 
@@ -51,19 +51,15 @@ def read(path: str | Path) -> tuple[Pipeline | None, list[Mistake]]:
     return _read(text, path)
 
 
-def schema_of(pipeline: Pipeline, view: str) -> Schema:
-    """The schema of a source view, read from its file when the spec names one.
+def declared(base: Path, written: str | Schema) -> Schema:
+    """A schema as a spec gives it: itself, or the path of its file below `base`.
 
     Called when a pipeline is planned or started, for pipelines from YAML and from Python alike. Raises
     SpecUnreadable or SpecInvalid for the schema file as `load` does for a spec.
     """
-    reads = pipeline.source.reads()
-    if view not in reads:
-        raise BadArgument(f"the pipeline has no source view '{view}'", cause=f"it has: {', '.join(reads)}")
-    written = reads[view].value.schema_
     if isinstance(written, Schema):
         return written
-    path = pipeline.base / references.resolve(written, pipeline.base)
+    path = base / references.resolve(written, base)
     schema, mistakes = _schema(_text(path), path)
     if schema is None:
         raise _invalid(path, mistakes, None)
@@ -95,10 +91,13 @@ def _schema(text: str, path: Path) -> tuple[Schema | None, list[Mistake]]:
 def _schema_files(document: Document, base: Path) -> list[Mistake]:
     """The mistakes of the schema files a spec names; a missing file is a mistake of the spec."""
     found: dict[str, list[Mistake]] = {}
-    for path, written in _schema_paths(document.data):
+    for path, written, ours in _schema_paths(document.data):
         try:
             file = base / references.resolve(written, base)
-            found.setdefault(str(file), _schema(_text(file), file)[1])
+            if ours:
+                found.setdefault(str(file), _schema(_text(file), file)[1])
+            elif not file.is_file():
+                raise SpecUnreadable(f"{file} cannot be read", cause="no such file or directory")
         except SpecUnreadable as error:
             spot = document.value_spot(path)
             message = f"the schema file '{written}' cannot be read: {error.cause}"
@@ -109,8 +108,8 @@ def _schema_files(document: Document, base: Path) -> list[Mistake]:
     return [mistake for mistakes in found.values() for mistake in mistakes]
 
 
-def _schema_paths(data: Any) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The schema paths in data that may have mistakes anywhere else."""
+def _schema_paths(data: Any) -> Iterator[tuple[tuple[str, ...], str, bool]]:
+    """The schema paths in data that may have mistakes anywhere else, and whether the file is in our own vocabulary."""
     source = data.get("source") if isinstance(data, dict) else None
     source = source if isinstance(source, dict) else {}
     topics = source.get("topics")
@@ -118,10 +117,12 @@ def _schema_paths(data: Any) -> Iterator[tuple[tuple[str, ...], str]]:
     if isinstance(topics, dict):
         reads |= {("topics", name): topic for name, topic in topics.items()}
     for path, read in reads.items():
-        value = read.get("value") if isinstance(read, dict) else None
-        written = value.get("schema") if isinstance(value, dict) else None
-        if isinstance(written, str):
-            yield ("source", *path, "value", "schema"), written
+        for part in ("value", "key") if isinstance(read, dict) else ():
+            how = read.get(part)
+            written = how.get("schema") if isinstance(how, dict) else None
+            if isinstance(written, str):
+                ours = how.get("format") not in ("avro", "protobuf")
+                yield ("source", *path, part, "schema"), written, ours
 
 
 def _validated(root: type[_Part], document: Document) -> tuple[_Part | None, list[Mistake]]:

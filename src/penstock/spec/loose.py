@@ -11,8 +11,9 @@ from typing import Any
 
 from penstock.spec import shape
 from penstock.spec.cross import CrossMistake, cross_check
+from penstock.spec.formats import StringFormat
 from penstock.spec.model import DeadLetters, DeltaTable, Kafka, Pipeline, Rule, Sink, Step
-from penstock.spec.source import JsonValue, Source, Topic
+from penstock.spec.source import Source, Topic
 
 
 def cross_mistakes(data: Any) -> list[CrossMistake]:
@@ -52,8 +53,8 @@ def cross_mistakes(data: Any) -> list[CrossMistake]:
 
 def _topic(topic: dict[str, Any]) -> Topic:
     view = topic.get("view")
-    value = JsonValue.model_construct(format="json", schema_="")
-    return Topic.model_construct(view=view if isinstance(view, str) else None, value=value, partitions=None)
+    value = StringFormat.model_construct(format="string")
+    return Topic.model_construct(view=view if isinstance(view, str) else None, value=value, key=None, partitions=None)
 
 
 def _named(rule: Any) -> bool:

@@ -9,37 +9,24 @@ from typing import Literal
 from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from penstock.spec.fields import Schema
+from penstock.spec.formats import AnyFormat
 from penstock.spec.start import Partition, Start
 from penstock.spec.words import Part, Text, TopicName, ViewName
 
-
-class JsonValue(Part):
-    """JSON objects, checked against a declared schema."""
-
-    format: Literal["json"] = Field(description="The only format of this release.")
-    schema_: str | Schema = Field(
-        alias="schema",
-        description="Path of a schema file relative to the spec, or the schema itself: "
-        "`{fields: {name: type, ...}}`. A schema file holds the same: `fields:` and below it name to type.",
-        examples=["schemas/payment.yaml"],
-    )
-    tombstones: Literal["dead-letter", "drop"] = Field(
-        "dead-letter", description="What a null value means: a dead letter, or a record to drop (and count)."
-    )
-
-
-KafkaColumn = Literal["key", "value", "headers", "timestamp_type"]
+KafkaColumn = Literal["key", "value", "headers", "header_map", "timestamp_type"]
 
 
 class Read(Part):
     """How records become rows of a view."""
 
-    value: JsonValue = Field(description="How the value is decoded.")
+    value: AnyFormat = Field(description="How the value is decoded.")
+    key: AnyFormat | None = Field(
+        None, description="How the key is decoded, into the column `_key`. Default: it is not."
+    )
     kafka_columns: list[KafkaColumn] = Field(
         default_factory=list,
         description="Kafka's own columns to add to the view's `_kafka` struct, which always holds `topic`, "
-        "`partition`, `offset` and `timestamp`.",
+        "`partition`, `offset` and `timestamp`. `headers` is a list, `header_map` the last value of each name.",
     )
 
 

@@ -31,6 +31,7 @@ class Contract:
     view: str
     rules: tuple[Rule, ...]
     drop_tombstones: bool = False
+    stop_unreadable: bool = False  # a record whose schema is unknown or does not fit stops the pipeline
 
     @property
     def deadly(self) -> list[str]:
@@ -49,6 +50,12 @@ class Contract:
         if self.drop_tombstones:
             tombstone = error["class"] == record.NULL_VALUE
             verdict = F.when(tombstone, F.lit(TOMBSTONE)).when(error.isNotNull(), F.lit(DECODE))
+        if self.stop_unreadable:
+            strange = error["class"].isin(record.UNKNOWN_SCHEMA, record.INCOMPATIBLE_SCHEMA)
+            said = F.concat(F.lit(f"{STOP_MARK} {self.view}.unreadable"), _position(), F.lit("; "), error["reason"])
+            verdict = F.when(strange, F.raise_error(said).cast("string")).otherwise(verdict)
+        if record.DELETED in decoded.columns:  # a delete has no fields that a rule could speak of
+            verdict = F.when(F.col(record.DELETED) & error.isNull(), F.lit(None).cast("string")).otherwise(verdict)
         for rule in self.rules:
             broken = ~F.coalesce(F.expr(f"({rule.rule})"), F.lit(False))
             if rule.otherwise == "stop":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from json_strategies import Written, names, records, schemas, to_json
 from penstock import record
 from penstock.decode.columns import arrow_type
 from penstock.decode.decoded import REASON_LIMIT
+from penstock.decode.formats import Prepared
 from penstock.decode.json import JsonDecoder
 from penstock.decode.worker import DecodeBatches
 from penstock.spec.types import Array, Map, Struct, Type
@@ -97,7 +99,8 @@ def test_any_bytes_pass_the_worker_as_a_batch_that_spark_can_take(data: Any) -> 
     raw = pa.RecordBatch.from_arrays(
         [pa.array(values, pa.binary()), pa.array(range(len(values)), pa.int64())], names=["_kafka_raw", "_kafka_offset"]
     )
-    [out] = DecodeBatches(struct, JsonDecoder, ("_kafka_offset",))(iter([raw]))
+    prepared = Prepared(struct, partial(JsonDecoder, struct))
+    [out] = DecodeBatches(prepared, None, False, False, ("_kafka_offset",))(iter([raw]))
     out.validate(full=True)
     assert out.schema.names == [*(m.name for m in struct.members), record.ERROR, "_kafka_offset"]
     assert out.column(out.num_columns - 1).to_pylist() == list(range(len(values)))

@@ -8,8 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
-from penstock.spec.load import load, read, schema_of
+from penstock.spec.fields import Schema
+from penstock.spec.formats import JsonFormat
+from penstock.spec.load import declared, load, read
 from penstock.spec.mistake import Mistake
+from penstock.spec.model import Pipeline
 
 Write = Callable[..., Path]
 
@@ -32,6 +35,13 @@ sinks:
     from: settled
     delta: {path: lake/payments}
 """
+
+
+def schema_of(pipeline: Pipeline, view: str) -> Schema:
+    how = pipeline.source.reads()[view].value
+    assert isinstance(how, JsonFormat)
+    assert how.schema_ is not None
+    return declared(pipeline.base, how.schema_)
 
 
 def short(mistakes: list[Mistake]) -> list[tuple[int, str, str]]:

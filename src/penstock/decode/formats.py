@@ -1,0 +1,148 @@
+"""Formats made ready on the driver: from the spec's words to columns, and to the decoder a worker makes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from penstock.decode import avro, protobuf_schema, protobuf_shape
+from penstock.decode.avro import AvroDecoder
+from penstock.decode.csv import CsvDecoder
+from penstock.decode.decoded import Decoder
+from penstock.decode.json import JsonDecoder
+from penstock.decode.json_schema import JsonSchemaMistake, struct_of_json_schema
+from penstock.decode.protobuf import ProtobufDecoder
+from penstock.decode.text import BytesDecoder, StringDecoder
+from penstock.decode.wire import WithHeader
+from penstock.errors import SpecInvalid, SpecUnreadable
+from penstock.kafka.schema_registry import RegisteredSchema, SchemaRegistry
+from penstock.spec.formats import (
+    AnyFormat,
+    AvroFormat,
+    BytesFormat,
+    CsvFormat,
+    FromRegistry,
+    JsonFormat,
+    ProtobufFormat,
+    StringFormat,
+)
+from penstock.spec.load import declared
+from penstock.spec.references import resolve
+from penstock.spec.types import Member, Scalar, Struct
+
+ONLY = "value"  # the one column of a format that has no fields
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Pickled to the workers, where `make` is called once per task."""
+
+    struct: Struct
+    make: Callable[[], Decoder]
+
+    @property
+    def is_scalar(self) -> bool:
+        return self.make in (StringDecoder, BytesDecoder)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a format needs to know beside itself: where files lie, and the subject a topic's schemas have by custom."""
+
+    base: Path
+    subject: str | None
+    registry: Callable[[], SchemaRegistry]  # raises SpecInvalid when the spec names none
+
+
+def prepare(how: AnyFormat, at: Place) -> Prepared:
+    """Called once per start and once per change of a schema. Raises SpecInvalid for a schema that cannot be a view."""
+    match how:
+        case JsonFormat(schema_=None):
+            return _json_of_registry(how, at)
+        case JsonFormat(schema_=written) if written is not None:
+            struct = declared(at.base, written).struct()
+            return Prepared(struct, partial(JsonDecoder, struct))
+        case AvroFormat():
+            return _avro(how, at)
+        case ProtobufFormat():
+            return _protobuf(how, at)
+        case CsvFormat():
+            struct = declared(at.base, how.schema_).struct()
+            return Prepared(struct, partial(CsvDecoder, struct, how.delimiter))
+        case StringFormat():
+            return Prepared(Struct((Member(ONLY, Scalar("string"), required=True),)), StringDecoder)
+        case BytesFormat():
+            return Prepared(Struct((Member(ONLY, Scalar("binary"), required=True),)), BytesDecoder)
+    raise AssertionError(how)
+
+
+def _json_of_registry(how: JsonFormat, at: Place) -> Prepared:
+    schema = _registered(how, at)
+    try:
+        struct = struct_of_json_schema(schema.text)
+    except JsonSchemaMistake as mistake:
+        raise _unusable(at, str(mistake)) from None
+    return Prepared(struct, partial(WithHeader, partial(JsonDecoder, struct), "JSON", at.registry().by_id))
+
+
+def _avro(how: AvroFormat, at: Place) -> Prepared:
+    schema = _read(at.base, how.schema_) if how.schema_ is not None else _registered(how, at)
+    try:
+        struct = avro.struct_of(schema)
+    except avro.AvroSchemaMistake as mistake:
+        raise _unusable(at, str(mistake)) from None
+    return Prepared(struct, partial(AvroDecoder, schema, None if how.wire == "raw" else at.registry().by_id))
+
+
+def _protobuf(how: ProtobufFormat, at: Place) -> Prepared:
+    try:
+        if how.schema_ is None:
+            schema = protobuf_schema.from_registered(_registered(how, at), how.message)
+        elif how.schema_.endswith((".desc", ".pb", ".bin")):
+            file = at.base / resolve(how.schema_, at.base)
+            schema = protobuf_schema.from_descriptor_set(_bytes(file), how.message or "")
+        else:
+            file = at.base / resolve(how.schema_, at.base)
+            beside = {str(f.relative_to(file.parent)): f.read_text() for f in file.parent.rglob("*.proto") if f != file}
+            schema = protobuf_schema.from_text(_bytes(file).decode(), how.message, beside)
+        struct = protobuf_shape.struct_of(schema.descriptor())
+    except protobuf_schema.SchemaMistake as mistake:
+        raise _unusable(at, str(mistake)) from None
+    return Prepared(struct, partial(ProtobufDecoder, schema, None if how.wire == "raw" else at.registry().by_id))
+
+
+def _registered(how: FromRegistry, at: Place) -> RegisteredSchema:
+    subject = how.subject or at.subject
+    if subject is None:
+        raise SpecInvalid(
+            "a pattern of topics has no subject of its own",
+            cause="each topic has its own subject by custom",
+            next_command="say which one is read: `subject: ...`",
+        )
+    registry = at.registry()
+    found = registry.latest(subject) if how.version == "latest" else registry.version(subject, how.version)
+    return found.schema
+
+
+def _read(base: Path, written: str) -> str:
+    try:
+        return _bytes(base / resolve(written, base)).decode()
+    except UnicodeDecodeError as error:
+        raise SpecUnreadable(f"{written} cannot be read", cause=f"it is not UTF-8 text: {error}") from None
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise SpecUnreadable(
+            f"{file} cannot be read", cause=error.strerror or str(error), next_command=f"ls -l {file}"
+        ) from None
+
+
+def _unusable(at: Place, why: str) -> SpecInvalid:
+    return SpecInvalid(
+        f"the schema of '{at.subject}' cannot be a view", cause=why, next_command="penstock registry show"
+    )

@@ -1,0 +1,89 @@
+"""A JSON Schema of the registry as the columns of a view.
+
+Objects become structs, arrays arrays, objects with only `additionalProperties` maps; `integer` is a bigint, `number` a
+double, `string` with `format: date-time` a timestamp, with `format: date` a date. A property is required when it is
+listed so and cannot be null. Null next to one other type (`["string", "null"]`, `oneOf`, `anyOf`) makes it nullable;
+`$ref` inside the document is followed. What could be more than one type has no column type and is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from penstock.spec.types import Array, Map, Member, Scalar, Struct, Type
+
+_SCALARS = {"integer": "bigint", "number": "double", "boolean": "boolean", "string": "string"}
+_FORMATS = {"date-time": "timestamp", "date": "date"}
+_DEEPEST = 50
+
+
+class JsonSchemaMistake(ValueError):
+    """The schema cannot be a view; the message names the place in it."""
+
+
+def struct_of_json_schema(text: str) -> Struct:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise JsonSchemaMistake(f"not JSON: {error}") from None
+    found = _type(document, document, "$", 0)
+    if not isinstance(found, Struct):
+        raise JsonSchemaMistake("$: not an object with properties")
+    return found
+
+
+def _type(schema: Any, document: Any, path: str, depth: int) -> Type:
+    if depth > _DEEPEST:
+        raise JsonSchemaMistake(f"{path}: refers to itself")
+    schema, _ = _present(_followed(schema, document, path), document, path)
+    kind = schema.get("type") or ("object" if "properties" in schema else None)
+    if kind == "object" and "properties" in schema:
+        wanted = set(schema.get("required", ()))
+        members = []
+        for name, inner in schema["properties"].items():
+            place = f"{path}.{name}"
+            _, nullable = _present(_followed(inner, document, place), document, place)
+            members.append(Member(name, _type(inner, document, place, depth + 1), name in wanted and not nullable))
+        return Struct(tuple(members))
+    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return Map(_type(schema["additionalProperties"], document, f"{path}.*", depth + 1))
+    if kind == "array" and isinstance(schema.get("items"), dict):
+        return Array(_type(schema["items"], document, f"{path}[]", depth + 1))
+    if kind in _SCALARS:
+        return Scalar(_FORMATS.get(schema.get("format", ""), "string") if kind == "string" else _SCALARS[kind])
+    if "enum" in schema and all(isinstance(value, str) for value in schema["enum"]):
+        return Scalar("string")
+    raise JsonSchemaMistake(f"{path}: no single type can be told from {json.dumps(schema)[:200]}")
+
+
+def _followed(schema: Any, document: Any, path: str) -> dict[str, Any]:
+    for _ in range(_DEEPEST):
+        if not isinstance(schema, dict):
+            raise JsonSchemaMistake(f"{path}: not a schema")
+        reference = schema.get("$ref")
+        if reference is None:
+            return schema
+        if not str(reference).startswith("#"):
+            raise JsonSchemaMistake(f"{path}: refers to another document: {reference}")
+        schema = document
+        for step in str(reference).removeprefix("#").strip("/").split("/"):
+            name = step.replace("~1", "/").replace("~0", "~")
+            schema = schema.get(name) if name and isinstance(schema, dict) else schema
+    raise JsonSchemaMistake(f"{path}: refers to itself")
+
+
+def _present(schema: dict[str, Any], document: Any, path: str) -> tuple[dict[str, Any], bool]:
+    """The schema without null, and whether null was one of its types."""
+    if isinstance(schema.get("type"), list):
+        kinds = [kind for kind in schema["type"] if kind != "null"]
+        if len(kinds) != 1:
+            raise JsonSchemaMistake(f"{path}: more than one type: {', '.join(map(str, kinds))}")
+        return {**schema, "type": kinds[0]}, len(kinds) < len(schema["type"])
+    branches = schema.get("oneOf") or schema.get("anyOf")
+    if branches is None:
+        return schema, False
+    others = [b for b in branches if _followed(b, document, path).get("type") != "null"]
+    if len(others) != 1:
+        raise JsonSchemaMistake(f"{path}: more than one type in oneOf or anyOf")
+    return _followed(others[0], document, path), len(others) < len(branches)

@@ -1,0 +1,218 @@
+"""Protobuf, with or without the registry's header. The mapping of types is in `protobuf_shape`.
+
+The path of a batch:
+
+1. With a registry, the header of each record names the schema and the message it was written with. It must be known to
+   the registry, be the message that is read here, and differ from it only in ways that lose nothing
+   (`protobuf_evolution`). Without a registry every value is a message, also the empty one: all its fields are absent.
+2. protobuf's own runtime parses each record with the reader's schema and writes it again; what it refuses has failed.
+3. ptars turns what was written into columns, all records at once (`protobuf_batch`); where it cannot, they are read
+   record by record (`protobuf_rows`). Both give the same.
+4. Records that hold a value no column can hold, such as a time after the year 9999, have failed too.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from penstock import record
+from penstock.decode.decoded import Decoded, Failure, shortened
+from penstock.decode.protobuf_batch import Batch, suits
+from penstock.decode.protobuf_evolution import conflict
+from penstock.decode.protobuf_header import Header, headers
+from penstock.decode.protobuf_rows import Rows
+from penstock.decode.protobuf_schema import MessageSchema, SchemaMistake, files_of
+from penstock.decode.protobuf_shape import shape_of
+from penstock.kafka.schema_registry import Lookup, RegisteredSchema
+
+REUSED_BYTES = 1_000_000  # of records parsed into the same message object before it is given up
+
+
+class Reader:
+    """Reads messages of one type. Made once per schema and worker process."""
+
+    def __init__(self, descriptor: Any) -> None:
+        shape = shape_of(descriptor)
+        self.rows = Rows(descriptor, shape)
+        self._batch = Batch(shape) if suits(shape) else None
+
+    def read(self, bodies: list[bytes]) -> tuple[list[pa.Array], Any, dict[int, Failure]]:
+        """Columns of the records that could be read; the position in them of each record, or -1; and the failures."""
+        written: list[bytes] = []
+        failures: dict[int, Failure] = {}
+        together = max(1, REUSED_BYTES * len(bodies) // (sum(map(len, bodies)) + 1))
+        for start in range(0, len(bodies), together):
+            self._write_again(bodies[start : start + together], start, written, failures)
+        kept = np.delete(np.arange(len(bodies)), list(failures)) if failures else np.arange(len(bodies))
+        columns, refused = self._columns(written)
+        position = np.full(len(bodies), -1)
+        position[kept] = np.arange(len(kept))
+        for i in refused:
+            failures[int(kept[i])] = self._explain(written[i], None)
+            position[kept[i]] = -1
+        return columns, position, failures
+
+    def _write_again(self, bodies: list[bytes], start: int, written: list[bytes], failures: dict[int, Failure]) -> None:
+        """Parse records into one message after the other, drop what the schema does not have, and write them again.
+
+        The message object is used again, which is faster than a new one; what it holds is freed only with it.
+        """
+        calls, message, keep = self.rows.calls, self.rows.calls.empty(), written.append
+        parse_into, discard_unknown, serialize = calls.parse_into, calls.discard_unknown, calls.serialize
+        for i, body in enumerate(bodies, start):
+            try:
+                parse_into(message, body)
+                discard_unknown(message)
+                keep(serialize(message))
+            except DecodeError as error:
+                failures[i] = self.rows.explain(body, error)
+            except Exception as error:  # any bytes must end as a record or as a failure
+                failures[i] = self._explain(body, error)
+
+    def _columns(self, written: list[bytes]) -> tuple[list[pa.Array], list[int]]:
+        """Columns of messages that protobuf wrote, and the rows that none can hold."""
+        if self._batch is not None:
+            try:
+                return self._batch(written)
+            except Exception:  # the batch, not a record: which one it is, if any, is found out one by one
+                pass
+            except BaseException as panic:
+                if type(panic).__name__ != "PanicException":  # of Rust; it is not an Exception
+                    raise
+        columns, failures = self.rows.read_each(written)
+        return columns, list(failures)
+
+    def _explain(self, body: bytes, error: Exception | None) -> Failure:
+        try:
+            self.rows.row(body)
+        except Exception as found:
+            error = found
+        return self.rows.explain(body, error or ValueError("it cannot be read"))
+
+
+class ProtobufDecoder:
+    """Called for every Arrow batch of raw values. Without `lookup` the values carry no header.
+
+    Raises nothing but RegistryUnreachable: from `lookup`, or because a writer's schema could not be compiled just now.
+    """
+
+    def __init__(self, schema: MessageSchema, lookup: Lookup | None = None) -> None:
+        self._schema = schema
+        self._lookup = lookup
+        self._reader = reader_of(schema)
+
+    def __call__(self, values: pa.Array) -> Decoded:
+        values = values if values.type == pa.binary() else values.cast(pa.binary())
+        failures: dict[int, Failure] = {}
+        if values.null_count:
+            null = Failure(record.NULL_VALUE, "the value is null")
+            failures = dict.fromkeys(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist(), null)
+        schema_ids = None
+        if self._lookup is None:
+            rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+            bodies = values.to_pylist() if len(rows) == len(values) else values.take(pa.array(rows)).to_pylist()
+        else:
+            rows, bodies, schema_ids = self._without_headers(values, failures)
+        columns, position, refused = self._reader.read(bodies)
+        failures.update({int(rows[i]): failure for i, failure in refused.items()})
+        if failures:
+            where = np.full(len(values), -1)
+            where[rows] = position
+            picks = pa.array(where, mask=where < 0)
+            columns = [column.take(picks) for column in columns]
+        elif len(rows) and (np.diff(rows) < 0).any():
+            columns = [column.take(pa.array(np.argsort(rows))) for column in columns]
+        return Decoded(columns, failures, schema_ids)
+
+    def _without_headers(self, values: pa.Array, failures: dict[int, Failure]) -> tuple[Any, list[bytes], pa.Array]:
+        """The rows that can be read, their messages, and the schema ids of all rows. The others go to `failures`."""
+        ids, known = np.zeros(len(values), np.int32), np.zeros(len(values), bool)
+        by_length: dict[int, list[Any]] = {}
+        looked_up: dict[int, RegisteredSchema | None] = {}
+        for header, rows in headers(values):
+            if header.schema_id is not None:
+                ids[rows], known[rows] = header.schema_id, True
+            failure = header.failure or self._refused(header, looked_up)
+            if failure is None:
+                by_length.setdefault(header.length, []).append(rows)
+            else:
+                failures.update(dict.fromkeys(rows.tolist(), failure))
+        bodies: list[bytes] = []
+        order: list[Any] = [np.array([], np.int64)]
+        for length, parts in by_length.items():
+            rows = np.sort(np.concatenate(parts))
+            picked = values if len(rows) == len(values) else values.take(pa.array(rows))
+            bodies += [value[length:] for value in picked.to_pylist()]
+            order.append(rows)
+        return np.concatenate(order), bodies, pa.array(ids, mask=~known)
+
+    def _refused(self, header: Header, looked_up: dict[int, RegisteredSchema | None]) -> Failure | None:
+        """Why records with this header are not read. An id the registry does not know is asked for again next time."""
+        assert self._lookup is not None and header.schema_id is not None
+        schema_id = header.schema_id
+        if schema_id not in looked_up:
+            looked_up[schema_id] = self._lookup(schema_id) if schema_id >= 0 else None
+        found = looked_up[schema_id]
+        if found is None:
+            return Failure(record.UNKNOWN_SCHEMA, f"the registry has no schema {schema_id}")
+        mistake = writer_mistake(found, header.indexes, self._schema)
+        if mistake is None:
+            return None
+        kind = record.MALFORMED if isinstance(mistake, NoSuchMessage) else record.INCOMPATIBLE_SCHEMA
+        return Failure(kind, shortened(f"schema {schema_id}: {mistake}"))
+
+
+class NoSuchMessage(SchemaMistake):
+    """The message indexes of a record lead to no message of its schema."""
+
+
+@lru_cache(maxsize=64)
+def reader_of(schema: MessageSchema) -> Reader:
+    return Reader(schema.descriptor())
+
+
+@lru_cache(maxsize=1024)
+def writer_mistake(schema: RegisteredSchema, indexes: tuple[int, ...], reader: MessageSchema) -> SchemaMistake | None:
+    """What keeps records of one message of a registered schema from being read; compiled once per worker process."""
+    try:
+        files = files_of(schema)
+        names = names_at(FileDescriptorProto.FromString(files[-1]), indexes)
+    except SchemaMistake as mistake:
+        return mistake
+    except RecursionError:
+        return SchemaMistake("its references are nested too deeply")
+    if reader.message not in names:
+        return SchemaMistake(f"the record is a {' or a '.join(names)}, not a {reader.message}")
+    found = conflict(MessageSchema(files, reader.message).descriptor(), reader.descriptor())
+    return SchemaMistake(found) if found else None
+
+
+def names_at(file: Any, indexes: tuple[int, ...]) -> list[str]:
+    """The full name of the message that message indexes lead to.
+
+    Two names are possible where a message has both maps and messages inside: a map makes a message too, which Python's
+    serializer counts and Java's does not.
+    """
+    names = [_name_at(file, indexes, counted) for counted in (False, True)]
+    found = list(dict.fromkeys(name for name in names if name))
+    if not found:
+        raise NoSuchMessage(f"no message at the indexes {', '.join(map(str, indexes))}")
+    return found
+
+
+def _name_at(file: Any, indexes: tuple[int, ...], maps_count: bool) -> str | None:
+    names = [file.package] if file.package else []
+    messages = file.message_type
+    for index in indexes:
+        counted = [m for m in messages if maps_count or not m.options.map_entry]
+        if index >= len(counted) or counted[index].options.map_entry:
+            return None
+        names.append(counted[index].name)
+        messages = counted[index].nested_type
+    return ".".join(names)

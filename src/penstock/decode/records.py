@@ -1,0 +1,112 @@
+"""Records as Python objects, between a parser and Arrow's columns: for formats that are read record by record.
+
+A class is made from the schema, so that msgspec checks types, ranges and required fields while it parses; what only
+shows in a column (a decimal with too many digits) is found when the columns are built.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from typing import Annotated, Any, Optional
+
+import msgspec
+import pyarrow as pa
+
+from penstock import record
+from penstock.decode.columns import DoesNotFit, builder
+from penstock.decode.decoded import Failure, shortened
+from penstock.spec.types import Array, Decimal, Map, Scalar, Struct, Type
+
+VALUE_LIMIT = 80  # characters of the offending value that a reason shows
+
+
+def _bits(n: int) -> Any:
+    return Annotated[int, msgspec.Meta(ge=-(2 ** (n - 1)), le=2 ** (n - 1) - 1)]
+
+
+# The last double that is rounded to the largest float: 3.4028235e38, as Java prints that float, must be one.
+_LARGEST_FLOAT = 3.4028235677973362e38
+_PYTHON: dict[str, Any] = {
+    "string": str,
+    "boolean": bool,
+    "tinyint": _bits(8),
+    "smallint": _bits(16),
+    "int": _bits(32),
+    "bigint": _bits(64),
+    "float": Annotated[float, msgspec.Meta(ge=-_LARGEST_FLOAT, le=_LARGEST_FLOAT)],
+    "double": float,
+    "date": datetime.date,
+    "timestamp": datetime.datetime,
+    "timestamp_ntz": Annotated[datetime.datetime, msgspec.Meta(tz=False)],
+    "binary": bytes,
+}
+
+
+def python_type(declared: Type) -> Any:
+    match declared:
+        case Scalar(epoch=str()):
+            return _bits(64)
+        case Scalar(name=name):
+            return _PYTHON[name]
+        case Decimal():
+            return decimal.Decimal
+        case Array(item=item):
+            return list[Optional[python_type(item)]]  # type: ignore[misc]  # noqa: UP045  a type made at run time
+        case Map(value=value):
+            return dict[str, Optional[python_type(value)]]  # type: ignore[misc]  # noqa: UP045
+        case Struct():
+            return class_of(declared)
+    raise AssertionError(declared)
+
+
+def class_of(struct: Struct) -> type[msgspec.Struct]:
+    """A class whose attributes are f0, f1, ... (any text can be a JSON name, not an attribute) under the JSON names."""
+    required, optional = [], []
+    for i, member in enumerate(struct.members):
+        python = python_type(member.type)
+        if member.required:
+            required.append((f"f{i}", python))
+        else:
+            optional.append((f"f{i}", python | None, None))
+    return msgspec.defstruct(
+        "Record",
+        [*required, *optional],
+        rename={f"f{i}": m.name for i, m in enumerate(struct.members)},
+        kw_only=True,
+        gc=False,  # records live for one batch and hold no cycles
+    )
+
+
+class Columns:
+    """Arrow columns from records of `class_of(struct)`, None where one failed."""
+
+    def __init__(self, struct: Struct) -> None:
+        self._members = [(f"f{i}", m.name, builder(m.type)) for i, m in enumerate(struct.members)]
+
+    def build(self, records: list[Any], failures: dict[int, Failure]) -> list[pa.Array]:
+        """One column per field. Records that do not fit are added to `failures`, and are null in every column."""
+        while True:
+            columns: list[pa.Array] = []
+            refused: dict[int, Failure] = {}
+            for attribute, name, build in self._members:
+                picked = (
+                    [None if r is None else getattr(r, attribute) for r in records]
+                    if failures
+                    else [getattr(r, attribute) for r in records]
+                )
+                try:
+                    columns.append(build(picked))
+                except DoesNotFit as values:
+                    for i, misfit in values.rows.items():
+                        reason = f"{name}{misfit.path}: {shown(misfit.value)} is not {misfit.expected}"
+                        refused.setdefault(i, Failure(record.OUT_OF_RANGE, shortened(reason)))
+            if not refused:
+                return columns
+            failures.update(refused)
+            for i in refused:
+                records[i] = None
+
+
+def shown(value: object) -> str:
+    return shortened(str(value), VALUE_LIMIT)

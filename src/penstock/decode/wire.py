@@ -1,0 +1,53 @@
+"""The registry's wire format around another one: a zero byte, the id of the writer's schema, then the record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from penstock import record
+from penstock.decode.decoded import Decoded, Decoder, Failure
+from penstock.kafka.schema import Kind, Lookup
+
+HEADER = 5
+
+
+class WithHeader:
+    """Takes the header off and checks that the registry knows the schema. The rest is the inner decoder's."""
+
+    def __init__(self, make: Callable[[], Decoder], kind: Kind, lookup: Lookup) -> None:
+        self._inner, self._kind, self._lookup = make(), kind, lookup
+        self._known: dict[int, Failure | None] = {}
+
+    def __call__(self, values: pa.Array) -> Decoded:
+        raw = values.to_pylist()
+        failures: dict[int, Failure] = {}
+        ids: list[int | None] = []
+        for i, value in enumerate(raw):
+            schema_id, failure = self._id_of(value)
+            ids.append(schema_id)
+            if failure is not None:
+                failures[i] = failure
+        bodies = pa.array([None if v is None or i in failures else v[HEADER:] for i, v in enumerate(raw)], pa.binary())
+        decoded = self._inner(bodies)
+        return Decoded(decoded.columns, {**decoded.failures, **failures}, pa.array(ids, pa.int32()))
+
+    def _id_of(self, value: bytes | None) -> tuple[int | None, Failure | None]:
+        if value is None:
+            return None, Failure(record.NULL_VALUE, "the value is null")
+        if not value:
+            return None, Failure(record.EMPTY_VALUE, "the value is empty (0 bytes)")
+        if value[0] != 0:
+            return None, Failure(record.MALFORMED, f"does not begin with the magic byte 0 but with 0x{value[0]:02x}")
+        if len(value) < HEADER:
+            return None, Failure(record.MALFORMED, f"{len(value)} bytes are too short for a schema id")
+        schema_id = int.from_bytes(value[1:HEADER], "big", signed=True)
+        if schema_id not in self._known:
+            found = self._lookup(schema_id)
+            if found is None:  # asked again next time: it may be registered by then
+                return schema_id, Failure(record.UNKNOWN_SCHEMA, f"the registry has no schema {schema_id}")
+            other = found.kind != self._kind
+            said = f"schema {schema_id} is {found.kind}, not {self._kind}"
+            self._known[schema_id] = Failure(record.INCOMPATIBLE_SCHEMA, said) if other else None
+        return schema_id, self._known[schema_id]
