@@ -18,7 +18,7 @@ from tests.integration.test_run import Heard
 from tests.payments import Payments
 
 from penstock import record
-from penstock.decode import protobuf_schema
+from penstock.decode.protobuf import schema as protobuf_schema
 from penstock.errors import RegistryUnreachable, RuleStopped
 from penstock.local.registry import LocalRegistry
 from penstock.runtime import supervise

@@ -106,9 +106,7 @@ def test_start_at_offsets_with_kafkas_own_markers(payments: Payments) -> None:
 
 
 def test_start_at_a_time_for_all_for_a_topic_and_for_a_partition(payments: Payments) -> None:
-    noon = (
-        int(time.time() * 1000) - 3_600_000
-    )  # Kafka deletes old ones and refuses those to come
+    noon = int(time.time() * 1000) - 3_600_000  # Kafka deletes old ones and refuses those to come
     for partition in range(3):
         for number in range(3):
             put(payments, partition * 10 + number, partition, noon + number * 60_000)

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from penstock.decode import avro, protobuf_schema, protobuf_shape
-from penstock.decode.avro import AvroDecoder
+from penstock.decode.avro.decoder import AvroDecoder, AvroSchemaMistake
+from penstock.decode.avro.decoder import struct_of as avro_struct
 from penstock.decode.csv import CsvDecoder
 from penstock.decode.decoded import Decoder
 from penstock.decode.json import JsonDecoder
 from penstock.decode.json_schema import JsonSchemaMistake, struct_of_json_schema
-from penstock.decode.protobuf import ProtobufDecoder
+from penstock.decode.protobuf import schema as protobuf_schema
+from penstock.decode.protobuf.decoder import ProtobufDecoder
+from penstock.decode.protobuf.shape import struct_of as protobuf_struct
 from penstock.decode.text import BytesDecoder, StringDecoder
 from penstock.decode.wire import WithHeader
 from penstock.errors import SpecInvalid, SpecUnreadable
@@ -90,8 +92,8 @@ def _json_of_registry(how: JsonFormat, at: Place) -> Prepared:
 def _avro(how: AvroFormat, at: Place) -> Prepared:
     schema = _read(at.base, how.schema_) if how.schema_ is not None else _registered(how, at)
     try:
-        struct = avro.struct_of(schema)
-    except avro.AvroSchemaMistake as mistake:
+        struct = avro_struct(schema)
+    except AvroSchemaMistake as mistake:
         raise _unusable(at, str(mistake)) from None
     return Prepared(struct, partial(AvroDecoder, schema, None if how.wire == "raw" else at.registry().by_id))
 
@@ -107,7 +109,7 @@ def _protobuf(how: ProtobufFormat, at: Place) -> Prepared:
             file = at.base / resolve(how.schema_, at.base)
             beside = {str(f.relative_to(file.parent)): f.read_text() for f in file.parent.rglob("*.proto") if f != file}
             schema = protobuf_schema.from_text(_bytes(file).decode(), how.message, beside)
-        struct = protobuf_shape.struct_of(schema.descriptor())
+        struct = protobuf_struct(schema.descriptor())
     except protobuf_schema.SchemaMistake as mistake:
         raise _unusable(at, str(mistake)) from None
     return Prepared(struct, partial(ProtobufDecoder, schema, None if how.wire == "raw" else at.registry().by_id))

@@ -24,8 +24,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock import record
-from penstock.decode import avro_walk
-from penstock.decode.avro import AvroDecoder, struct_of
+from penstock.decode.avro import walk
+from penstock.decode.avro.decoder import AvroDecoder, struct_of
 from penstock.decode.columns import arrow_type
 from penstock.decode.decoded import REASON_LIMIT, Decoded
 from penstock.decode.formats import Prepared
@@ -46,7 +46,7 @@ def both_ways(decoder: AvroDecoder, values: list[bytes | None], monkeypatch: pyt
     """Decoded side by side and one by one."""
     found = []
     for few in (1, 10**9):
-        monkeypatch.setattr(avro_walk, "FEW", few)
+        monkeypatch.setattr(walk, "FEW", few)
         found.append(decoder(binaries(values)))
     return found
 

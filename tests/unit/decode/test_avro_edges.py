@@ -13,9 +13,9 @@ import pytest
 from avro_strategies import binaries, framed, registry, rows, text_of, written
 
 from penstock import record
-from penstock.decode import avro
-from penstock.decode.avro import AvroDecoder, struct_of
-from penstock.decode.avro_resolve import Incompatible
+from penstock.decode.avro import decoder as avro
+from penstock.decode.avro.decoder import AvroDecoder, struct_of
+from penstock.decode.avro.resolve import Incompatible
 from penstock.decode.decoded import Decoded, Failure
 from penstock.kafka.schema import RegisteredSchema
 

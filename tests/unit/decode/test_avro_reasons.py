@@ -11,7 +11,7 @@ import pytest
 from avro_strategies import binaries, framed, registry, text_of
 
 from penstock import record
-from penstock.decode.avro import AvroDecoder
+from penstock.decode.avro.decoder import AvroDecoder
 from penstock.decode.decoded import Decoded, Failure
 from penstock.kafka.schema_registry import RegisteredSchema, RegistryUnreachable
 

@@ -23,7 +23,7 @@ from avro_strategies import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.decode.avro import AvroDecoder, struct_of
+from penstock.decode.avro.decoder import AvroDecoder, struct_of
 
 patient = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 

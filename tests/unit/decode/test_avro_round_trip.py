@@ -10,8 +10,8 @@ from avro_strategies import binaries, fitting, framed, registry, rows, schemas, 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.decode import avro_walk
-from penstock.decode.avro import AvroDecoder, struct_of
+from penstock.decode.avro import walk
+from penstock.decode.avro.decoder import AvroDecoder, struct_of
 from penstock.decode.columns import arrow_type
 from penstock.decode.decoded import Decoded
 
@@ -20,7 +20,7 @@ patient = settings(max_examples=60, deadline=None, suppress_health_check=list(He
 
 @pytest.fixture(params=[1, 10**9], ids=["side by side", "one by one"], autouse=True)
 def both_ways_of_walking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(avro_walk, "FEW", request.param)
+    monkeypatch.setattr(walk, "FEW", request.param)
 
 
 def decode(schema: Any, values: list[bytes | None]) -> Decoded:

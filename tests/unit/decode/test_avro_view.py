@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from avro_strategies import text_of
 
-from penstock.decode.avro import AvroDecoder, AvroSchemaMistake, struct_of
+from penstock.decode.avro.decoder import AvroDecoder, AvroSchemaMistake, struct_of
 from penstock.spec.types import MOST_DEPTH
 
 

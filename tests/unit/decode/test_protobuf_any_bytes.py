@@ -13,8 +13,8 @@ from protobuf_strategies import Schema, records, schemas, written
 
 from penstock import record
 from penstock.decode.decoded import REASON_LIMIT, Decoded
-from penstock.decode.protobuf import ProtobufDecoder, reader_of
-from penstock.decode.protobuf_schema import MessageSchema, from_text
+from penstock.decode.protobuf.decoder import ProtobufDecoder, reader_of
+from penstock.decode.protobuf.schema import MessageSchema, from_text
 from penstock.kafka.schema_registry import RegisteredSchema
 
 patient = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from penstock import record
 from penstock.decode.decoded import Decoded
-from penstock.decode.protobuf import ProtobufDecoder, names_at
-from penstock.decode.protobuf_header import Header, parse
-from penstock.decode.protobuf_schema import MessageSchema, from_registered, from_text
+from penstock.decode.protobuf.decoder import ProtobufDecoder, names_at
+from penstock.decode.protobuf.header import Header, parse
+from penstock.decode.protobuf.schema import MessageSchema, from_registered, from_text
 from penstock.kafka.schema_registry import RegisteredSchema, RegistryUnreachable
 
 V1 = """syntax="proto3"; package pay;

@@ -11,9 +11,9 @@ from protobuf_strategies import Kind, Schema, Spec, compiled, fill, records, sam
 
 from penstock.decode.columns import arrow_type
 from penstock.decode.decoded import Decoded
-from penstock.decode.protobuf import ProtobufDecoder, reader_of
-from penstock.decode.protobuf_batch import Batch, suits
-from penstock.decode.protobuf_shape import shape_of, struct_of
+from penstock.decode.protobuf.batch import Batch, suits
+from penstock.decode.protobuf.decoder import ProtobufDecoder, reader_of
+from penstock.decode.protobuf.shape import shape_of, struct_of
 
 patient = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 

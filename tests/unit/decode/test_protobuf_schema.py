@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-from penstock.decode.protobuf import ProtobufDecoder
-from penstock.decode.protobuf_schema import (
+from penstock.decode.protobuf.decoder import ProtobufDecoder
+from penstock.decode.protobuf.schema import (
     CompilerFailed,
     MessageSchema,
     SchemaMistake,
@@ -20,7 +20,7 @@ from penstock.decode.protobuf_schema import (
     from_registered,
     from_text,
 )
-from penstock.decode.protobuf_shape import struct_of
+from penstock.decode.protobuf.shape import struct_of
 from penstock.kafka.schema_registry import RegisteredSchema
 
 MONEY = 'syntax="proto3"; package money; message Money { int64 units = 1; string currency = 2; }'

@@ -13,10 +13,10 @@ from google.protobuf.message_factory import GetMessageClass
 
 from penstock import record
 from penstock.decode.decoded import Decoded
-from penstock.decode.protobuf import ProtobufDecoder
-from penstock.decode.protobuf_batch import suits
-from penstock.decode.protobuf_schema import MessageSchema, SchemaMistake, from_text
-from penstock.decode.protobuf_shape import MOST_FIELDS, RecursiveMessage, shape_of, struct_of
+from penstock.decode.protobuf.batch import suits
+from penstock.decode.protobuf.decoder import ProtobufDecoder
+from penstock.decode.protobuf.schema import MessageSchema, SchemaMistake, from_text
+from penstock.decode.protobuf.shape import MOST_FIELDS, RecursiveMessage, shape_of, struct_of
 
 UTC = datetime.UTC
 PROTO3 = """

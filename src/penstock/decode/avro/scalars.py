@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock import record
-from penstock.decode.avro_cursor import Cursor, Numbers, Page
-from penstock.decode.avro_schema import Enum, Fixed, Logical, Primitive
+from penstock.decode.avro.cursor import Cursor, Numbers, Page
+from penstock.decode.avro.schema import Enum, Fixed, Logical, Primitive
 
 Reader = Callable[[Cursor], pa.Array]
 """Reads one value at each position and moves behind it. One row per position, also for lost records."""

@@ -1,13 +1,13 @@
-"""Protobuf, with or without the registry's header. The mapping of types is in `protobuf_shape`.
+"""Protobuf, with or without the registry's header. The mapping of types is in `protobuf.shape`.
 
 The path of a batch:
 
 1. With a registry, the header of each record names the schema and the message it was written with. It must be known to
    the registry, be the message that is read here, and differ from it only in ways that lose nothing
-   (`protobuf_evolution`). Without a registry every value is a message, also the empty one: all its fields are absent.
+   (`protobuf.evolution`). Without a registry every value is a message, also the empty one: all its fields are absent.
 2. protobuf's own runtime parses each record with the reader's schema and writes it again; what it refuses has failed.
-3. ptars turns what was written into columns, all records at once (`protobuf_batch`); where it cannot, they are read
-   record by record (`protobuf_rows`). Both give the same.
+3. ptars turns what was written into columns, all records at once (`protobuf.batch`); where it cannot, they are read
+   record by record (`protobuf.rows`). Both give the same.
 4. Records that hold a value no column can hold, such as a time after the year 9999, have failed too.
 """
 
@@ -23,12 +23,12 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from penstock import record
 from penstock.decode.decoded import Decoded, Failure, shortened
-from penstock.decode.protobuf_batch import Batch, suits
-from penstock.decode.protobuf_evolution import conflict
-from penstock.decode.protobuf_header import Header, headers
-from penstock.decode.protobuf_rows import Rows
-from penstock.decode.protobuf_schema import MessageSchema, SchemaMistake, files_of
-from penstock.decode.protobuf_shape import shape_of
+from penstock.decode.protobuf.batch import Batch, suits
+from penstock.decode.protobuf.evolution import conflict
+from penstock.decode.protobuf.header import Header, headers
+from penstock.decode.protobuf.rows import Rows
+from penstock.decode.protobuf.schema import MessageSchema, SchemaMistake, files_of
+from penstock.decode.protobuf.shape import shape_of
 from penstock.kafka.schema_registry import Lookup, RegisteredSchema
 
 REUSED_BYTES = 1_000_000  # of records parsed into the same message object before it is given up

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from penstock.decode.avro_schema import (
+from penstock.decode.avro.schema import (
     NO_DEFAULT,
     Array,
     AvroSchemaMistake,

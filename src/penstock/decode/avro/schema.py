@@ -1,4 +1,4 @@
-"""Avro schemas as a tree in which every name is resolved. Made from text by `avro_parse`.
+"""Avro schemas as a tree in which every name is resolved. Made from text by `avro.parse`.
 
 Records are compared by identity and may contain themselves; everything a decoder does not need (doc, order) is dropped.
 """

@@ -10,7 +10,7 @@ import math
 import re
 from typing import Any, TypeGuard
 
-from penstock.decode.avro_schema import (
+from penstock.decode.avro.schema import (
     NO_DEFAULT,
     PRIMITIVES,
     Array,

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock import record
-from penstock.decode.avro_cursor import Cursor, Numbers
-from penstock.decode.avro_schema import Array, Enum, Map, Primitive, Record, Schema, Union, width_of
-from penstock.decode.avro_step import Broken, Step, Steps, block, claim, in_turn, no_branch, too_many
+from penstock.decode.avro.cursor import Cursor, Numbers
+from penstock.decode.avro.schema import Array, Enum, Map, Primitive, Record, Schema, Union, width_of
+from penstock.decode.avro.step import Broken, Step, Steps, block, claim, in_turn, no_branch, too_many
 
 FEW = 48
 """Fewer positions than this are walked one by one: about where both ways cost the same."""

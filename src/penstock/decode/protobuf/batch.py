@@ -6,7 +6,7 @@ key twice, unknown numbers of a closed enum); and it clamps times that are out o
 as it came: protobuf parses it, drops the fields the schema does not have and writes it again; that is what ptars reads.
 Nor does ptars see the schema as it is, but a plain one with the same field numbers: enums are their numbers, times
 their seconds and nanos, messages without fields and those that become JSON their bytes. What they mean is put in here,
-in Arrow, with checks that tell the bad rows apart. Hypothesis holds the result to that of `protobuf_rows`.
+in Arrow, with checks that tell the bad rows apart. Hypothesis holds the result to that of `protobuf.rows`.
 
 Not for ptars, and so read record by record: schemas with groups, and with field numbers past MOST_NUMBER (it keeps a
 table of 16 bytes per number).
@@ -26,8 +26,8 @@ from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[impor
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
 from penstock.decode.columns import arrow_type
-from penstock.decode.protobuf_rows import FIRST_SECOND, LAST_SECOND, LONGEST_SECONDS, NANOS, Refused, json_text
-from penstock.decode.protobuf_shape import (
+from penstock.decode.protobuf.rows import FIRST_SECOND, LAST_SECOND, LONGEST_SECONDS, NANOS, Refused, json_text
+from penstock.decode.protobuf.shape import (
     Duration,
     Enum,
     Field,

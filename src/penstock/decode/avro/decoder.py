@@ -1,7 +1,7 @@
 """Avro with a reader schema, in the registry's wire format or as plain datums.
 
 Records are decoded many at a time by numpy: the fields of a schema are read one after the other, each for all records
-that were written with it (`avro_cursor`), and become Arrow columns without a Python object per value. Every record is
+that were written with it (`avro.cursor`), and become Arrow columns without a Python object per value. Every record is
 read between its own first and last byte and must end exactly there, so nothing one record holds, and nothing it claims
 to hold, can reach another. One implementation decodes and says what is wrong: a record that fails leaves the batch by
 itself, and there is no second path that could disagree with it.
@@ -13,9 +13,9 @@ fastavro reads on for as long as a count claims. It stays as what the tests comp
 
 What costs more: every schema in a batch some 0.5 milliseconds, so 10 000 records of 20 schemas take 1.2 each (ids that
 differ only in comments or defaults are one schema); items of arrays and maps, which are found first, side by side or,
-when few records are left, in a Python loop of 0.3 per item, and then read like records (`avro_items`).
+when few records are left, in a Python loop of 0.3 per item, and then read like records (`avro.items`).
 
-What the types become is in `avro_view`, which schemas fit each other in `avro_resolve`.
+What the types become is in `avro.view`, which schemas fit each other in `avro.resolve`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import record
-from penstock.decode.avro_cursor import Cursor, Numbers, Page
-from penstock.decode.avro_nested import blanked, places_of, scattered
-from penstock.decode.avro_parse import essence, parse
-from penstock.decode.avro_resolve import Incompatible, check_defaults, resolve
-from penstock.decode.avro_scalars import Reader
-from penstock.decode.avro_schema import AvroSchemaMistake
-from penstock.decode.avro_view import view_of
+from penstock.decode.avro.cursor import Cursor, Numbers, Page
+from penstock.decode.avro.nested import blanked, places_of, scattered
+from penstock.decode.avro.parse import essence, parse
+from penstock.decode.avro.resolve import Incompatible, check_defaults, resolve
+from penstock.decode.avro.scalars import Reader
+from penstock.decode.avro.schema import AvroSchemaMistake
+from penstock.decode.avro.view import view_of
 from penstock.decode.columns import arrow_type
 from penstock.decode.decoded import Decoded, Failure, shortened
 from penstock.kafka.schema import Lookup, RegisteredSchema

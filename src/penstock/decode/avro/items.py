@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import record
-from penstock.decode.avro_cursor import Cursor, Numbers
-from penstock.decode.avro_scalars import Reader, text_column
-from penstock.decode.avro_walk import Found, Walk, find_items
+from penstock.decode.avro.cursor import Cursor, Numbers
+from penstock.decode.avro.scalars import Reader, text_column
+from penstock.decode.avro.walk import Found, Walk, find_items
 
 _NONE = np.empty(0, np.int64)
 

@@ -1,4 +1,4 @@
-"""Going over one value of one record in Python, without looking at it: what `avro_walk` does when few records are left.
+"""Going over one value of one record in Python, without looking at it: what `avro.walk` does when few records are left.
 
 Also for types that contain themselves: how deep they go is only known by going there.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.decode.avro_schema import Array, Enum, Map, Primitive, Record, Schema, Union, width_of
+from penstock.decode.avro.schema import Array, Enum, Map, Primitive, Record, Schema, Union, width_of
 
 Step = Callable[[bytes, int, int], int]
 """From the page, a position and the record's end to the position after one value. Raises Broken."""

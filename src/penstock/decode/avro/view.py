@@ -8,7 +8,7 @@ not: nobody could tell which of the two a number is.)
 
 from __future__ import annotations
 
-from penstock.decode.avro_schema import (
+from penstock.decode.avro.schema import (
     Array,
     AvroSchemaMistake,
     Enum,

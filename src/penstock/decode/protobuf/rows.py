@@ -1,6 +1,6 @@
 """Protobuf messages as Python values, one record at a time, with what is wrong where one is refused.
 
-This is the reading that counts: protobuf's own runtime parses, and each value is checked here. `protobuf_batch` gives
+This is the reading that counts: protobuf's own runtime parses, and each value is checked here. `protobuf.batch` gives
 the same for a whole batch at once, and asks here about the records it cannot take.
 """
 
@@ -18,8 +18,8 @@ from google.protobuf.message_factory import GetMessageClass  # type: ignore[impo
 from penstock import record
 from penstock.decode.columns import arrow_type
 from penstock.decode.decoded import Failure, shortened
-from penstock.decode.protobuf_fault import fault
-from penstock.decode.protobuf_shape import (
+from penstock.decode.protobuf.fault import fault
+from penstock.decode.protobuf.shape import (
     Duration,
     Enum,
     Field,

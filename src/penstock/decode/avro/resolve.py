@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import record
-from penstock.decode import avro_scalars as scalars
-from penstock.decode.avro_cursor import Cursor, Page
-from penstock.decode.avro_default import encoded
-from penstock.decode.avro_items import array, mapping
-from penstock.decode.avro_nested import member, struct, union
-from penstock.decode.avro_scalars import Reader
-from penstock.decode.avro_schema import (
+from penstock.decode.avro import scalars
+from penstock.decode.avro.cursor import Cursor, Page
+from penstock.decode.avro.default import encoded
+from penstock.decode.avro.items import array, mapping
+from penstock.decode.avro.nested import member, struct, union
+from penstock.decode.avro.scalars import Reader
+from penstock.decode.avro.schema import (
     NO_DEFAULT,
     Array,
     AvroSchemaMistake,
@@ -40,8 +40,8 @@ from penstock.decode.avro_schema import (
     described,
     width_of,
 )
-from penstock.decode.avro_view import nullable, present_branches, view_type
-from penstock.decode.avro_walk import Walk, entry_walk, walk_of
+from penstock.decode.avro.view import nullable, present_branches, view_type
+from penstock.decode.avro.walk import Walk, entry_walk, walk_of
 from penstock.decode.columns import arrow_type
 
 _PROMOTED = {

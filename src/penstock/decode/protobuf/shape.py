@@ -1,7 +1,7 @@
 """What a Protobuf message looks like as a row: the mapping of types, written once for all that read messages.
 
 `shape_of` walks a descriptor and gives a tree of shapes; the Spark type of each, `struct_of`, and both readers
-(`protobuf_rows`, `protobuf_batch`) follow from that tree.
+(`protobuf.rows`, `protobuf.batch`) follow from that tree.
 
 | Protobuf | column |
 |---|---|
@@ -32,7 +32,7 @@ from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-untyped]
 
-from penstock.decode.protobuf_schema import SchemaMistake
+from penstock.decode.protobuf.schema import SchemaMistake
 from penstock.spec.types import MOST_DEPTH, Array, Decimal, Map, Member, Scalar, Struct, Type
 
 MOST_FIELDS = 10_000  # of a whole row; messages that contain each other's kinds twice would double at every level

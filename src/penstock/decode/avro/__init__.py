@@ -1,0 +1,1 @@
+"""Avro, decoded many records at a time: see `decoder`."""
