@@ -25,6 +25,7 @@
     │   ├── CheckpointMissing      checkpoint-missing
     │   ├── CheckpointForeign      checkpoint-foreign
     │   ├── TableOfAnotherQuery    table-of-another-query
+    │   ├── TableDiffers           table-differs          (it has lost batches, or is ahead of the checkpoint)
     │   ├── OffsetsVanished        offsets-vanished
     │   ├── TopicRecreated         topic-recreated
     │   ├── StartNotThere          start-not-there        (no record is as new as `start` asks for)
@@ -33,6 +34,7 @@
     ├── RunFailed                  exit 5   the engine, a step or a sink failed while running
     │   ├── EngineFailed           engine-failed
     │   ├── StepFailed             step-failed
+    │   ├── SinkBusy               sink-busy              (retryable)
     │   └── SinkFailed             sink-failed
     └── Defect                     exit 70  a bug in Penstock itself
 
@@ -180,6 +182,10 @@ class TableOfAnotherQuery(Stopped):
     code = "table-of-another-query"
 
 
+class TableDiffers(Stopped):
+    code = "table-differs"
+
+
 class OffsetsVanished(Stopped):
     code = "offsets-vanished"
 
@@ -210,6 +216,11 @@ class EngineFailed(RunFailed):
 
 class StepFailed(RunFailed):
     code = "step-failed"
+
+
+class SinkBusy(RunFailed):
+    code = "sink-busy"
+    retryable = True
 
 
 class SinkFailed(RunFailed):

@@ -35,6 +35,15 @@ HEADER_PREFIX = "penstock."
 
 
 @dataclass(frozen=True)
+class Known:
+    """What checkpoint and ledger know about earlier batches, when a pipeline starts. A sink that knows less has lost
+    batches; one that knows more has seen a checkpoint that was replaced since."""
+
+    written: int | None = None  # the newest batch that the ledger says the sink holds
+    planned: int | None = None  # the newest batch there can be
+
+
+@dataclass(frozen=True)
 class Batch:
     """A batch as sinks and dead letters see it.
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from penstock.checkpoint.ledger import Ledger
 from tests.payments import PENSTOCK, Payments, judge
 
 ROUNDS = int(os.environ.get("PENSTOCK_CHAOS_ROUNDS", "2"))
@@ -104,19 +105,21 @@ def test_dead_letters_in_a_table_are_written_once_too(payments: Payments) -> Non
 def test_kills_at_any_moment_lose_and_repeat_nothing(payments: Payments) -> None:
     payments.spec["rate"]["max_offsets"] = 500
     sent = [payments.produce(2000, poison=0.05, seed=n) for n in range(2)]
-    driver, seed = Driver(payments), random.randrange(2**32)
+    driver, seed, killed = Driver(payments), random.randrange(2**32), 0
     moment = random.Random(seed)
     for number in range(ROUNDS):
         process = driver.start()
         try:
             # Up to the first batch nothing can be lost; from there on any moment may be the wrong one.
-            _wait_for_batch(payments, number, process)
+            _wait_for_work(payments, process)
             time.sleep(moment.uniform(0, 3))
+            killed += process.poll() is None
         finally:
             _kill_all(process)
             process.communicate()
         driver.nothing_is_left()
         sent.append(payments.produce(500, poison=0.05, seed=100 + number))
+    assert killed == ROUNDS
     assert driver.finishes()
     assert judge(payments, sent) == [], f"seed {seed}"
     assert payments.verify().complete, f"seed {seed}"
@@ -135,10 +138,11 @@ def test_a_sink_that_forgets_what_it_wrote_is_found_out(payments: Payments) -> N
     assert "duplicate" in {finding.kind for finding in report.findings}
 
 
-def _wait_for_batch(payments: Payments, number: int, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
-    offsets = payments.home / "spark" / "offsets" / str(number)
-    while not offsets.exists() and process.poll() is None:
+def _wait_for_work(payments: Payments, process: subprocess.Popen[str]) -> None:
+    """Until this driver has written a ledger entry of its own; before that it may still be starting."""
+    deadline, ledger = time.monotonic() + 120, Ledger(payments.home / "ledger")
+    before = [entry.time for entry in ledger.entries()]
+    while [entry.time for entry in ledger.entries()] == before and process.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from tests.payments import Payments, judge
@@ -19,6 +20,7 @@ from penstock.errors import (
     RuleStopped,
     SinkFailed,
     StepFailed,
+    TableDiffers,
     TableOfAnotherQuery,
     TopicMissing,
 )
@@ -271,9 +273,13 @@ def test_verify_names_a_row_that_is_there_twice_and_one_that_was_invented(paymen
     row = table.to_pyarrow_table().slice(3, 1)
     write_deltalake(table, row, mode="append")
     report = payments.verify()
-    assert {"duplicate"} <= {f.kind for f in report.findings}
     twice = next(f for f in report.findings if f.kind == "duplicate")
     assert twice.offsets == [row.to_pylist()[0]["_kafka"]["offset"]]
+    strange = row.to_pylist()
+    strange[0]["_kafka"]["offset"] = 4711
+    write_deltalake(table, pa.Table.from_pylist(strange, row.schema), mode="append")
+    invented = next(f for f in payments.verify().findings if f.kind == "invented")
+    assert invented.offsets == [4711]
 
 
 def test_a_missing_topic_is_an_error_that_says_which_command_makes_it(payments: Payments) -> None:
@@ -398,3 +404,50 @@ def test_an_interval_runs_batches_until_it_is_told_to_stop(payments: Payments) -
     supervise.run(payments.pipeline, watch=heard, stop=stop)
     assert len(payments.rows()) == 1
     assert payments.verify().complete
+
+
+def test_a_table_that_lost_batches_or_an_older_checkpoint_stops_the_pipeline(payments: Payments) -> None:
+    import shutil
+
+    payments.send(good(1))
+    payments.run()
+    shutil.copytree(payments.home, payments.directory / "older")
+    payments.send(good(2))
+    payments.run()
+    lake, kept = payments.directory / "lake", payments.directory / "kept"
+    lake.rename(kept)
+    with pytest.raises(TableDiffers) as lost:
+        payments.run()
+    assert "--accept table-differs" in str(lost.value.next_command)
+    kept.rename(lake)
+    shutil.rmtree(payments.home)
+    shutil.copytree(payments.directory / "older", payments.home)
+    payments.send(good(3))
+    with pytest.raises(TableDiffers) as ahead:
+        payments.run()
+    assert "ahead" in ahead.value.what
+    assert len(payments.rows()) == 2
+
+
+def test_a_step_that_stops_reading_early_still_buries_every_bad_record(payments: Payments) -> None:
+    payments.spec["transform"] = [{"view": "some", "sql": "select * from payments limit 3"}]
+    payments.spec["sinks"]["lake"] = {"from": "some", "delta": {"path": "lake"}}
+    sent = payments.produce(900, poison=0.1)
+    payments.run()
+    assert len(payments.dead()) == len(sent.poison())
+    assert len(payments.rows()) == 3
+    assert payments.verify().complete
+
+
+def test_a_pipeline_that_is_running_can_be_verified(payments: Payments) -> None:
+    payments.spec["rate"]["max_offsets"] = 200
+    payments.produce(1000, poison=0.05)
+    payments.run()
+    lines = (payments.home / "ledger" / "000000000.jsonl").read_bytes()
+    # As it looks between the sink's commit and the ledger entry of the last batch.
+    (payments.home / "ledger" / "000000000.jsonl").write_bytes(b"\n".join(lines.split(b"\n")[:-2]) + b"\n")
+    last = max((payments.home / "spark" / "commits").glob("[0-9]*"), key=lambda f: int(f.name))
+    last.unlink()
+    report = payments.verify()
+    assert report.complete, report.findings
+    assert report.in_flight

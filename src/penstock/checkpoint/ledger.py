@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.checkpoint.log import OffsetRange
+from penstock.errors import CheckpointForeign
 
 _BATCHES_PER_FILE = 1000
 
@@ -117,9 +118,6 @@ class Ledger:
                 return entries[max(entries)]
         return None
 
-    def first(self) -> Entry | None:
-        return next(self.entries(), None)
-
     def _files(self) -> list[Path]:
         return sorted(self.path.glob("*.jsonl")) if self.path.is_dir() else []
 
@@ -129,7 +127,13 @@ def _read(file: Path) -> dict[int, Entry]:
     for line in file.read_bytes().split(b"\n"):
         try:
             entry = Entry.from_line(line)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            if b'"ranges":' in line and line.endswith(b"}") and not isinstance(error, ValueError):
+                raise CheckpointForeign(
+                    f"{file} has an entry this version cannot read",
+                    cause=f"{type(error).__name__}: {error}",
+                    next_command="run the version of Penstock that wrote it, or a newer one",
+                ) from None
             continue  # cut off by a crash; see above
         entries[entry.batch] = entry
     return entries

@@ -11,6 +11,7 @@ from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
 from penstock.spec.model import Pipeline, TopicSettings
+from penstock.spec.references import resolve
 
 # A dead letter is its record plus headers: the largest record a topic takes must still fit into the dead-letter topic.
 _ROOM = {"max.message.bytes": str(16 * 1024 * 1024)}
@@ -28,7 +29,11 @@ def topics_of(pipeline: Pipeline) -> dict[str, TopicSettings]:
             name = pipeline.dead_letters.kafka.topic.replace("{topic}", topic)
             settings = given.get(name, TopicSettings())
             wanted[name] = settings.model_copy(update={"config": {**_ROOM, **settings.config}})
-    return wanted
+    return {name: _resolved(settings, pipeline.base) for name, settings in wanted.items()}
+
+
+def _resolved(settings: TopicSettings, base: Path) -> TopicSettings:
+    return settings.model_copy(update={"config": {k: resolve(str(v), base) for k, v in settings.config.items()}})
 
 
 @app.command()

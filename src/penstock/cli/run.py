@@ -55,6 +55,8 @@ def run(
 
     if (first is None) != (end is None) or (name and first is None):
         raise BadArgument("a backfill needs both --from and --to", next_command="penstock run --help")
+    if first is not None and (until_caught_up or accept):
+        raise BadArgument("a backfill takes neither --until-caught-up nor --accept", next_command="penstock run --help")
     pipeline = load(file)
     display = live.watch(as_json)
     stop = supervise.StopRequest()

@@ -45,6 +45,8 @@ def _print(report: Report) -> None:
         say(f"  {count:>12,}  dropped: {name}")
     for expired in report.expired:
         say(f"  no longer in Kafka, taken from the ledger: {expired}")
+    for flying in report.in_flight:
+        say(f"  {len(flying):>12,}  offsets in flight, not judged: {flying}")
     for lost in report.lost:
         say(f"  {len(lost):>12,}  offsets expired before they were read: {lost}")
     for text in report.unproven:

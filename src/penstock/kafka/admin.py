@@ -228,6 +228,19 @@ def partition_counts(config: Config, names: Iterable[str]) -> dict[str, int]:
     return {name: facts.partitions for name, facts in require_topics(config, names).items()}
 
 
+def compacted(config: Config, names: Iterable[str], timeout: float = 10) -> set[str]:
+    """Those of the topics in which Kafka removes records that a newer one of the same key replaced."""
+    from confluent_kafka.admin._config import ConfigResource
+
+    asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+    if not asked:
+        return set()
+    with _session(config, timeout) as session:
+        answers = session.client.describe_configs(asked, request_timeout=timeout)
+        policies = {of.name: session.answer(future)["cleanup.policy"].value for of, future in answers.items()}
+    return {name for name, policy in policies.items() if "compact" in policy}
+
+
 def offsets_at(
     config: Config, times: Mapping[tuple[str, int], int], timeout: float = 10
 ) -> dict[tuple[str, int], int | None]:

@@ -50,11 +50,14 @@ def visible(
             messages = consumer.consume(_AT_ONCE, timeout=1.0)
             idle = 0 if messages else idle + 1
             if idle > _IDLE_LIMIT:
-                raise KafkaUnreachable(f"topic {topic} stopped answering", cause="no data and no end for 30 s")
+                cause = "no data and no end for 30 s; a transaction may be open"
+                raise KafkaUnreachable(f"topic {topic} stopped answering", cause=cause)
             for message in messages:
                 error, partition, offset = message.error(), _known(message.partition()), message.offset()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    ends.pop(partition, None)
+                    # Below the end a transaction is still open; what it hides may come yet.
+                    if partition in ends and _known(offset) >= ends[partition]:
+                        del ends[partition]
                 elif error is not None:
                     raise KafkaException(error)
                 elif partition in ends and _known(offset) < ends[partition]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock import record
-from penstock.record import Batch
+from penstock.record import Batch, Known
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -62,7 +62,7 @@ class DeadLetters(Protocol):
     After a crash the same batch comes again; what was written once is not written again.
     """
 
-    def prepare(self, batch: Batch, accepted: frozenset[str]) -> None:
+    def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None:
         """Raise now what would otherwise stop the first batch that has a dead letter."""
 
     def written(self, batch: Batch) -> int | None:

@@ -1,11 +1,11 @@
 """Dead letters to Kafka, exactly once: one transaction per batch.
 
     1. init_transactions with the transactional id of this query: fences an older attempt that is still alive.
-    2. Read the committed offset c of the ledger group, with stable reads: c = last batch written + 1.
+    2. Read the committed offset c of the pipeline's own group, with stable reads: c = last batch written + 1.
     3. c > batch: this batch is done, nothing is written again.
     4. begin; produce every dead letter; send batch + 1 as the group's offset to the transaction; commit.
 
-Dead letters and ledger offset become visible together or not at all. The group's offset metadata says how many
+Dead letters and that mark become visible together or not at all. The group's offset metadata says how many
 there were, so that a replay can check the balance without reading the topic. Steps 1 to 3 are for the first batch
 of a start: from then on this producer owns the transactional id, and a newer owner would fence it. On an error the
 producer is discarded: the batch fails, is run again, and starts at 1.
@@ -13,6 +13,7 @@ producer is discarded: the batch fails, is run again, and starts at 1.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock.errors import KafkaUnreachable, PenstockError, SinkFailed
 from penstock.kafka import admin, connection
 from penstock.kafka.consume import headers_of, visible
-from penstock.record import Batch
+from penstock.record import Batch, Known
 from penstock.route import dead_letter
 from penstock.route.dead_letter import DeadLetter
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TIMEOUT_S = 30.0
+_ABORT_S = 5.0
 _ASK_AGAIN_S = 0.2
 # Retriable by Kafka's protocol; the client library does not say so for every call.
 _COORDINATOR_MOVES = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
@@ -57,7 +59,7 @@ class DeadLetterTopics:
     def topic_for(self, source: str) -> str:
         return self.topic.replace("{topic}", source)
 
-    def prepare(self, _batch: Batch, _accepted: frozenset[str]) -> None:
+    def prepare(self, _batch: Batch, _known: Known, _accepted: frozenset[str]) -> None:
         admin.require_topics(self.config, self.topics)
 
     def written(self, batch: Batch) -> int | None:
@@ -92,9 +94,21 @@ class DeadLetterTopics:
                     yield letter
 
     def _transaction(self, batch: Batch, rows: DataFrame) -> int:
-        from pyspark.sql import functions as F
 
         producer, self._producer = self._producer, None  # ours again only when all went well
+        try:
+            count = self._send(producer, batch, rows)
+        except BaseException:
+            # Or readers of the topic would wait for its end until the transaction expires.
+            with contextlib.suppress(Exception):
+                producer.abort_transaction(_ABORT_S)
+            raise
+        self._producer = producer
+        return count
+
+    def _send(self, producer: Any, batch: Batch, rows: DataFrame) -> int:
+        from pyspark.sql import functions as F
+
         refused: list[str] = []
 
         def delivered(error: Any, _message: Any) -> None:
@@ -112,34 +126,40 @@ class DeadLetterTopics:
         if producer.flush(_TIMEOUT_S):
             raise KafkaUnreachable(f"dead letters of batch {batch.id} are not acknowledged after {_TIMEOUT_S:.0f} s")
         if refused:
-            producer.abort_transaction(_TIMEOUT_S)
             raise _refused(batch.id, len(refused), refused[0])
         self._commit(producer, batch, count)
-        self._producer = producer
         return count
 
     def _commit(self, producer: Any, batch: Batch, count: int) -> None:
         from confluent_kafka import TopicPartition
 
-        ledger = self._ledger_partition()
         said = json.dumps({"batch": batch.id, "dead": count})
-        mark = TopicPartition(ledger.topic, ledger.partition, batch.id + 1, said)
+        # On every topic: which of them there are can change between two starts.
+        marks = [TopicPartition(topic, 0, batch.id + 1, said) for topic in self.topics]
         consumer = connection.consumer(self._group_config(batch))
         try:
             # An unsubscribed consumer's metadata is enough: nobody ever joins the group.
             group = consumer.consumer_group_metadata()
-            _within(_TIMEOUT_S, lambda: producer.send_offsets_to_transaction([mark], group, _TIMEOUT_S))
+            _within(_TIMEOUT_S, lambda: producer.send_offsets_to_transaction(marks, group, _TIMEOUT_S))
         finally:
             consumer.close()
         producer.commit_transaction(_TIMEOUT_S)
 
     def _done(self, batch: Batch) -> int | None:
+        from confluent_kafka import TopicPartition
+
         consumer = connection.consumer(self._group_config(batch))
         try:
-            [mark] = _answered(lambda: consumer.committed([self._ledger_partition()], timeout=_TIMEOUT_S))
+            asked = [TopicPartition(topic, 0) for topic in self.topics]
+            marks = _answered(lambda: consumer.committed(asked, timeout=_TIMEOUT_S))
         finally:
             consumer.close()
-        if mark.offset <= batch.id:  # also OFFSET_INVALID (-1001), when nothing was ever committed
+        mark = max(marks, key=lambda each: each.offset)
+        if mark.offset < 0 and batch.id > 0:
+            # Never written, or forgotten: Kafka forgets the offsets of a group that is idle for a week.
+            found = sum(1 for letter in self.read(batch.query) if letter.batch == batch.id)
+            return found or None
+        if mark.offset <= batch.id:
             return None
         return int(json.loads(mark.metadata or "")["dead"]) if mark.offset == batch.id + 1 else 0
 
@@ -153,11 +173,6 @@ class DeadLetterTopics:
         producer = connection.producer(settings)
         _answered(lambda: producer.init_transactions(_TIMEOUT_S))
         self._producer = producer
-
-    def _ledger_partition(self) -> Any:
-        from confluent_kafka import TopicPartition
-
-        return TopicPartition(self.topics[0], 0)
 
     def _group_config(self, batch: Batch) -> dict[str, str]:
         return {
@@ -237,6 +252,13 @@ def _failed(error: Any, batch: int) -> PenstockError:
 
     if error.args and error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
         return _refused(batch, 1, error.args[0].str())
+    if error.args and (error.args[0].fatal() or error.args[0].name().endswith("AUTHORIZATION_FAILED")):
+        return SinkFailed(
+            f"Kafka does not take the dead letters of batch {batch}",
+            cause=error.args[0].str(),
+            next_command="let this user write to the dead-letter topic, its group and its transactional id; "
+            "or stop the other process that runs this pipeline",
+        )
     return KafkaUnreachable(
         f"the dead letters of batch {batch} could not be written to Kafka",
         cause=error.args[0].str() if error.args else str(error),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.record import Batch
+from penstock.record import Batch, Known
 from penstock.route import dead_letter
 from penstock.route.dead_letter import DeadLetter
 
@@ -21,7 +21,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Table(Protocol):
     """What is needed of a table: the sink contract, and a reader that is not Spark. `runtime` gives one."""
 
-    def prepare(self, batch: Batch, accepted: frozenset[str]) -> None: ...
+    def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None: ...
     def written(self, batch: Batch) -> int | None: ...
     def write(self, batch: Batch, rows: DataFrame) -> int: ...
     def table(self) -> Any: ...
@@ -32,8 +32,8 @@ class DeadLetterTable:
     to: Table
     pipeline: str
 
-    def prepare(self, batch: Batch, accepted: frozenset[str]) -> None:
-        self.to.prepare(batch, accepted)
+    def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None:
+        self.to.prepare(batch, known, accepted)
 
     def written(self, batch: Batch) -> int | None:
         return self.to.written(batch)

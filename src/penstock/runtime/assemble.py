@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, ViewCount
 from penstock.checkpoint.log import SparkLog
+from penstock.errors import BatchUnbalanced
 from penstock.record import Batch
 from penstock.runtime import balance, failpoint
 from penstock.runtime.balance import unbalanced
@@ -52,15 +53,16 @@ class Assembly:
     ledger: Ledger
     topics: TopicWatch
     accepted: list[str] = field(default_factory=list)  # what the operator accepted for this start
+    shares: bool | None = None  # found out with the first batch
     first: bool = True  # only the first batch after a start can have been written before
 
     def process(self, raw: DataFrame, batch_id: int) -> Entry:
         batch = Batch(self.pipeline.name, self.log.query_id() or "", batch_id)
         ranges = self.log.ranges(batch_id)
         topics = self.topics.facts(r.topic for r in ranges)
-        shared = len(self.inlets) > 1 or len(self.sinks) > 1
         locate = sum(len(r) for r in ranges) <= _LOCATED
         # 1. decode and judge
+        shared = self._shared(raw)
         tallies = {i.view: Tally(i.contract, i.judged(raw), shared=shared, locate=locate) for i in self.inlets}
         sources = {inlet.view: passed(tallies[inlet.view].rows) for inlet in self.inlets}
         made = views(sources, self.pipeline.transform)
@@ -92,7 +94,7 @@ class Assembly:
                 name: SinkCount(rows, self._dropped(from_[name], rows, sources, counts), fingerprint)
                 for name, (rows, fingerprint) in handed.items()
             },
-            lost=self.topics.lost(ranges),
+            lost=self.topics.lost(ranges) if sum(c.read for c in counts.values()) < sum(map(len, ranges)) else [],
             accepted=self.accepted if self.first else [],
         )
         balance.check(entry)
@@ -101,6 +103,19 @@ class Assembly:
         failpoint.reach("after-ledger", batch_id, raw)
         self.first = False
         return entry
+
+    def _shared(self, raw: DataFrame) -> bool:
+        """Whether rows must be kept for several readers. One reader must see every row to count them on their way; a
+        step that stops early (`limit`) or reads twice does not, so it counts as several."""
+        if self.shares is None:
+            sources = {inlet.view: passed(inlet.judged(raw)) for inlet in self.inlets}
+            made = views(sources, self.pipeline.transform)
+            all_rows = all(
+                any(row_for_row(made[sink.from_], rows) for rows in sources.values())
+                for sink in self.pipeline.sinks.values()
+            )
+            self.shares = len(self.inlets) > 1 or len(self.sinks) > 1 or not all_rows
+        return self.shares
 
     def _into(self, sink: Sink, batch: Batch, rows: DataFrame) -> tuple[int, int | None]:
         """Hand the rows to a sink, or in a replay only count them; either way every row is seen once."""
@@ -111,20 +126,24 @@ class Assembly:
         else:
             handed.rows.write.format("noop").mode("overwrite").save()
         count, fingerprint = handed.result()
+        if held != count and self._accepts_replay():
+            return held, None
         if held != count:
             raise unbalanced(batch.id, f"sink '{sink.name}' got {count} rows and holds {held}")
         return count, fingerprint
 
+    def _accepts_replay(self) -> bool:
+        """The operator said that what a batch wrote before the crash counts, whatever its replay makes of it."""
+        return self.first and BatchUnbalanced.code in self.accepted
+
     def _bury(self, batch: Batch, raw: DataFrame, counted: dict[str, Counted]) -> None:
         dead = sum(found.counts.dead for found in counted.values())
-        if not dead:
-            return
         held = self.dead_letters.written(batch) if self.first else None
-        if held is None:
+        if held is None and dead:
             parts = [i.dead_rows(raw, counted[i.view]) for i in self.inlets if counted[i.view].counts.dead]
             held = self.dead_letters.write(batch, reduce(lambda a, b: a.unionByName(b), parts))
-        if held != dead:
-            raise unbalanced(batch.id, f"{dead} records died, {held} dead letters were written")
+        if (held or 0) != dead and not self._accepts_replay():
+            raise unbalanced(batch.id, f"{dead} records died, {held or 0} dead letters were written")
 
     def _dropped(
         self, view: DataFrame, rows: int, sources: dict[str, DataFrame], counts: dict[str, ViewCount]

@@ -24,13 +24,12 @@ from pathlib import Path
 
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.log import Positions, SparkLog
-from penstock.errors import BadArgument, TableOfAnotherQuery
+from penstock.errors import BadArgument, OffsetsVanished, TableOfAnotherQuery
 from penstock.kafka import admin
 from penstock.kafka.connection import client_config
-from penstock.record import Batch
 from penstock.runtime import build, guard, session
 from penstock.runtime.failure import translate
-from penstock.runtime.supervise import StopRequest, Watch
+from penstock.runtime.supervise import StopRequest, Watch, prepare
 from penstock.source import kafka as source
 from penstock.source import start
 from penstock.source.subscription import subscribe
@@ -65,13 +64,11 @@ def run(
     with home.held():
         log = SparkLog(home.spark)
         if log.query_id() is None:
-            _write_down(home.spark, *_resolved(pipeline, wanted))
+            _write_down(home.spark, wanted, *_resolved(pipeline, wanted))
+        _same_range(home.spark, wanted)
         guard.check(home, pipeline.name, frozenset())
         assembly = build.assembly(pipeline, home)
-        batch = Batch(pipeline.name, log.query_id() or "", 0)
-        for sink in assembly.sinks.values():
-            sink.prepare(batch, frozenset({TableOfAnotherQuery.code}))  # the stream's own rows are there, of course
-        assembly.dead_letters.prepare(batch, frozenset({TableOfAnotherQuery.code}))
+        prepare(assembly, frozenset({TableOfAnotherQuery.code}))  # the stream's own rows are there, of course
         planned, committed = log.planned(), log.committed()
         if planned is None or committed == planned:
             return home
@@ -98,8 +95,8 @@ def _resolved(pipeline: Pipeline, wanted: Range) -> tuple[Positions, list[Positi
     marks = admin.watermarks(config, {name: facts.partitions for name, facts in topics.items()})
     first = start.resolve(config, _position(wanted.first, "earliest"), partitions)
     last = start.resolve(config, _position(wanted.end, "latest"), partitions)
-    at = {where: _within(marks[where], offset) for where, offset in first.items()}
-    end = {where: max(_within(marks[where], offset), at[where]) for where, offset in last.items()}
+    at = {where: _within(marks[where], offset, where) for where, offset in first.items()}
+    end = {where: max(_within(marks[where], offset, where), at[where]) for where, offset in last.items()}
     return at, list(_cut(at, end, pipeline.rate.max_offsets))
 
 
@@ -112,9 +109,15 @@ def _cut(at: Positions, end: Positions, most: int) -> Iterator[Positions]:
         yield at
 
 
-def _within(mark: tuple[int, int], offset: int) -> int:
+def _within(mark: tuple[int, int], offset: int, where: tuple[str, int]) -> int:
     low, high = mark
-    return {EARLIEST: low, LATEST: high}.get(offset, min(max(offset, low), high))
+    if offset >= 0 and not low <= offset <= high:
+        raise OffsetsVanished(
+            f"{where[0]}-{where[1]} has no offset {offset}",
+            cause=f"Kafka holds offsets {low} to {high} of it",
+            next_command="choose a range that is there, or `earliest` and `latest`",
+        )
+    return {EARLIEST: low, LATEST: high}.get(offset, offset)
 
 
 def _position(text: str, others: str) -> StartAt:
@@ -138,12 +141,22 @@ def _position(text: str, others: str) -> StartAt:
     return StartAt.model_validate({"timestamp": time_, "others": others, "no_such_record": "latest"})
 
 
-def _write_down(spark: Path, first: Positions, ends: list[Positions]) -> None:
+def _same_range(spark: Path, wanted: Range) -> None:
+    before = json.loads((spark / "metadata").read_text())["range"]
+    if before != [wanted.first, wanted.end]:
+        raise BadArgument(
+            "there is a backfill of that name with another range",
+            cause=f"it goes from {before[0]} to {before[1]}",
+            next_command="give the new one another name: --as NAME",
+        )
+
+
+def _write_down(spark: Path, wanted: Range, first: Positions, ends: list[Positions]) -> None:
     new = spark.with_name("spark.new")
     shutil.rmtree(new, ignore_errors=True)
     for directory in ("offsets", "commits", "sources/0"):
         (new / directory).mkdir(parents=True)
-    _put(new / "metadata", json.dumps({"id": f"backfill-{uuid.uuid4()}"}))
+    _put(new / "metadata", json.dumps({"id": f"backfill-{uuid.uuid4()}", "range": [wanted.first, wanted.end]}))
     _put(new / "sources" / "0" / "0", f"v1\n{start.as_json(first)}")
     for number, end in enumerate(ends):
         _put(new / "offsets" / str(number), f"v1\n{{}}\n{start.as_json(end)}")

@@ -21,6 +21,8 @@ def check(entry: Entry) -> None:
 def unbalanced(batch: int, what: str) -> BatchUnbalanced:
     return BatchUnbalanced(
         f"batch {batch} does not add up: {what}",
-        cause="a rule or a step gives another result each time (rand(), current_timestamp()), or this is a defect",
-        next_command="penstock verify FILE",
+        cause="a rule or a step gives another result each time (rand(), current_timestamp()); or the batch was written "
+        "before a crash, and since then the spec changed or records expired; or this is a defect",
+        next_command="bring the spec back to what it was; or let what was written before a crash count: "
+        f"penstock run FILE --accept {BatchUnbalanced.code}",
     )

@@ -45,7 +45,7 @@ def translate(error: BaseException, log: Path) -> PenstockError:
         said = text.split(STOP_MARK, 1)[1].split("\n", maxsplit=1)[0].strip()
         return RuleStopped(
             f"a record broke a rule that stops the pipeline: {said}",
-            cause="the rule says `otherwise: stop`; nothing of this batch was written",
+            cause="the rule says `otherwise: stop`; the batch is not finished and will run again",
             next_command="mend the producer or the rule, then: penstock run FILE",
         )
     if _speaks_of_a_record(error):

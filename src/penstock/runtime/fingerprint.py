@@ -6,6 +6,7 @@ the table holds now. Where they are equal the table holds those records and not 
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,14 +27,15 @@ def of_rows(rows: DataFrame) -> Column | None:
     from pyspark.sql.types import StructType
 
     kafka = rows.schema[KAFKA].dataType if KAFKA in rows.columns else None
-    if not isinstance(kafka, StructType) or not {"partition", "offset"} <= set(kafka.names):
+    if not isinstance(kafka, StructType) or not {"topic", "partition", "offset"} <= set(kafka.names):
         return None
     at = F.col(KAFKA)
-    mixed = ((at["offset"] % _PRIME) * _BY_OFFSET + at["partition"].cast("bigint") * _BY_PARTITION) % _PRIME
+    place = at["partition"].cast("bigint") * _BY_PARTITION + F.crc32(at["topic"])
+    mixed = ((at["offset"] % _PRIME) * _BY_OFFSET + place) % _PRIME
     return F.coalesce(F.sum((mixed * mixed) % _PRIME), F.lit(0))
 
 
-def of_offsets(partition: int, offsets: np.ndarray[Any, np.dtype[np.int64]]) -> int:
+def of_offsets(topic: str, partition: int, offsets: np.ndarray[Any, np.dtype[np.int64]]) -> int:
     """The part of one partition; those of several are added."""
-    mixed = ((offsets % _PRIME) * _BY_OFFSET + partition * _BY_PARTITION) % _PRIME
+    mixed = ((offsets % _PRIME) * _BY_OFFSET + partition * _BY_PARTITION + zlib.crc32(topic.encode())) % _PRIME
     return int(((mixed * mixed) % _PRIME).sum())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import EngineFailed
 from penstock.runtime import jars, java
 from penstock.spec.model import Pipeline
+from penstock.spec.references import resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,14 +81,14 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
     # Without it the workers start whatever `python3` is on the PATH, and fail on `import pyarrow`.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    master = pipeline.spark.master
+    master = resolve(pipeline.spark.master, pipeline.base)
     log4j = logs / "log4j2.properties"
     log4j.write_text(_LOG4J.format(log=logs / LOG_NAME))
     conf = {
         **settings(groups, master),
         "spark.jars": ",".join(str(f) for f in files),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}",
-        **{name: str(value) for name, value in pipeline.spark.conf.items()},
+        **{name: resolve(str(value), pipeline.base) for name, value in pipeline.spark.conf.items()},
     }
     with _standard_error_to(logs / LOG_NAME), _ctrl_c_kept():
         from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry
 from penstock.errors import PenstockError
 from penstock.kafka.connection import client_config
-from penstock.record import Batch
+from penstock.record import Batch, Known
 from penstock.runtime import build, guard, session
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.failure import translate
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from penstock.route.dead_letter import DeadLetters
-    from penstock.sink.contract import Sink
 
 _POLL_S = 0.1
 _BACK_OFF_S = (1, 2, 5, 10, 20, 30)  # a broker restart takes seconds; past these the last one repeats
@@ -82,9 +80,7 @@ def run(
         assembly = build.assembly(pipeline)
         assembly.accepted = sorted(accept)
         subscription = _subscribe(pipeline, assembly, watch)
-        parts: list[Sink | DeadLetters] = [*assembly.sinks.values(), assembly.dead_letters]
-        for part in parts:
-            part.prepare(Batch(pipeline.name, assembly.log.query_id() or "", 0), frozenset(accept))
+        prepare(assembly, frozenset(accept))
         _report_ignored_start(pipeline, assembly, watch)
         spark = session.start(pipeline, home.logs)
         _rehearse(spark, assembly)
@@ -96,6 +92,16 @@ def run(
             return _start(raw, pipeline, home, batches, until_caught_up)
 
         _keep_running(query, assembly, home, watch, stop)
+
+
+def prepare(assembly: Assembly, accepted: frozenset[str]) -> None:
+    """Let sinks and dead letters compare what they hold with what checkpoint and ledger know."""
+    last, planned = assembly.ledger.last(), assembly.log.planned()
+    batch = Batch(assembly.pipeline.name, assembly.log.query_id() or "", 0)
+    for name, sink in assembly.sinks.items():
+        written = last.batch if last and name in last.sinks else None
+        sink.prepare(batch, Known(written, planned), accepted)
+    assembly.dead_letters.prepare(batch, Known(None, planned), accepted)
 
 
 def _subscribe(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> Subscription:
@@ -163,10 +169,10 @@ class _Batches:
         self.held_back = False
 
     def __call__(self, raw: DataFrame, batch_id: int) -> None:
-        if self.stop.asked:
-            self.held_back = True
-            raise HeldBack  # returning would let Spark commit a batch that was never written
         with self.active:
+            if self.stop.asked:
+                self.held_back = True
+                raise HeldBack  # returning would let Spark commit a batch that was never written
             began = time.monotonic()
             try:
                 entry = self.assembly.process(raw, batch_id)

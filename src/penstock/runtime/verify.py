@@ -68,6 +68,8 @@ class Report:
     proof: dict[str, str] = field(default_factory=dict)  # sink -> "by offset" or "by count"
     expired: list[OffsetRange] = field(default_factory=list)  # Kafka no longer holds them: taken from the ledger
     lost: list[OffsetRange] = field(default_factory=list)  # expired before they were read; the ledger says so
+    in_flight: list[OffsetRange] = field(default_factory=list)  # of a batch that is running, or was when it crashed
+    compacted: list[str] = field(default_factory=list)  # topics from which Kafka removes records by itself
     unproven: list[str] = field(default_factory=list)  # what the operator accepted that nobody can prove any more
     findings: list[Finding] = field(default_factory=list)
 
@@ -94,13 +96,17 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
             next_command="penstock run FILE --until-caught-up",
         )
     report = Report(pipeline.name, batches=len(entries), offsets=sum(len(r) for e in entries for r in e.ranges))
-    query = entries[-1].query
-    _follow_on(entries, SparkLog(home.spark), report)
+    query, log, sinks = entries[-1].query, SparkLog(home.spark), build.sinks(pipeline)
+    _follow_on(entries, log, report)
     records = _in_kafka(pipeline, entries, report)
     dead = _in_dead_letters(build.dead_letters(pipeline), query, report)
+    held = {name: None if build.backfills(pipeline) else sink.positions(KAFKA) for name, sink in sinks.items()}
+    report.in_flight = _in_flight(log, entries)  # after the sinks were read: the pipeline may be running
     _same_as_read(entries, records, dead, report)
-    for sink in build.sinks(pipeline).values():
-        _in_sink(pipeline, sink, entries, records, dead, report)
+    for name, sink in sinks.items():
+        _in_sink(pipeline, sink, held[name], entries, records, dead, report)
+    former = {name for entry in entries for name in entry.sinks} - sinks.keys()
+    report.unproven += [f"sink '{name}' is in the ledger and no longer in the spec" for name in sorted(former)]
     report.records = sum(e.read for e in entries)
     report.dead = sum(e.dead for e in entries)
     report.lost = [r for e in entries for r in e.lost]
@@ -136,6 +142,18 @@ def _follow_on(entries: list[Entry], log: SparkLog, report: Report) -> None:
         report.findings.append(Finding("ledger-gap", text))
 
 
+def _in_flight(log: SparkLog, entries: list[Entry]) -> list[OffsetRange]:
+    """What Spark has planned beyond the ledger: it may be in sinks and dead letters already, or not yet."""
+    planned = log.planned()
+    if planned is None or planned <= entries[-1].batch:
+        return []
+    done = {(r.topic, r.partition): r.end for r in entries[-1].ranges}
+    ends = log.end_of(planned)
+    return sorted(
+        OffsetRange(t, p, done.get((t, p), 0), end) for (t, p), end in ends.items() if end > done.get((t, p), 0)
+    )
+
+
 def _in_kafka(pipeline: Pipeline, entries: list[Entry], report: Report) -> By:
     """Step 2, the recount: every committed record of the ranges the ledger covers."""
     config = client_config(pipeline)
@@ -145,6 +163,11 @@ def _in_kafka(pipeline: Pipeline, entries: list[Entry], report: Report) -> By:
             start, _ = covered.setdefault(r.topic, {}).get(r.partition, (r.start, r.end))
             covered[r.topic][r.partition] = (start, r.end)
     facts = admin.require_topics(config, list(covered))
+    report.compacted = sorted(admin.compacted(config, covered))
+    for topic, fact in entries[-1].topics.items():
+        if topic in facts and fact.id != facts[topic].topic_id:
+            text = "the topic was deleted and created again: its offsets are of other records"
+            report.findings.append(Finding("recreated", text, None, topic))
     marks = admin.watermarks(config, {t: facts[t].partitions for t in covered})
     found: By = {}
     for topic, ranges in covered.items():
@@ -193,7 +216,10 @@ def _same_as_read(entries: list[Entry], records: By, dead: By, report: Report) -
             if any(r.start < report.judged_from((r.topic, r.partition)) for r in ranges):
                 continue  # Kafka no longer holds all of this batch
             there = sum(len(_within(records, r)) for r in ranges)
-            if there != count.read:
+            if there < count.read and any(r.topic in report.compacted for r in ranges):
+                text = f"{count.read - there} records of batch {entry.batch} were compacted away since they were read"
+                report.unproven.append(text)
+            elif there != count.read:
                 text = f"Kafka holds {there} records, the ledger says {count.read} were read"
                 report.findings.append(Finding("not-as-read", f"view '{view}': {text}", entry.batch))
             buried = sum(len(_within(dead, r)) for r in ranges)
@@ -207,16 +233,29 @@ def _same_as_read(entries: list[Entry], records: By, dead: By, report: Report) -
 def _invented(partition: Partition, offsets: Offsets, records: By, where: str, report: Report) -> None:
     """Step 4. Offsets below the first one Kafka still holds cannot be judged."""
     offsets = offsets[offsets >= report.judged_from(partition)]
+    for r in report.in_flight:
+        if (r.topic, r.partition) == partition:
+            offsets = offsets[(offsets < r.start) | (offsets >= r.end)]
+    if partition[0] in report.compacted:
+        return
     strange = np.setdiff1d(offsets, records.get(partition, _NOTHING))
     if len(strange):
         text = f"{len(strange)} records in {where} that are not in the ranges of the ledger"
         report.findings.append(Finding("invented", text, None, *partition, _named(strange)))
 
 
-def _in_sink(pipeline: Pipeline, sink: Sink, entries: list[Entry], records: By, dead: By, report: Report) -> None:
-    """Steps 3 and 4 for one sink."""
-    # A table that a backfill writes to as well holds some offsets for two reasons: there batches are counted.
-    name, positions = sink.name, None if build.backfills(pipeline) else sink.positions(KAFKA)
+def _in_sink(
+    pipeline: Pipeline,
+    sink: Sink,
+    positions: dict[Partition, list[int]] | None,
+    entries: list[Entry],
+    records: By,
+    dead: By,
+    report: Report,
+) -> None:
+    """Steps 3 and 4 for one sink. Where there are no positions, or a backfill writes to the same table and offsets
+    stand there for two reasons, batches are counted."""
+    name = sink.name
     report.sinks[name] = sum(e.sinks[name].written for e in entries if name in e.sinks)
     if positions is None or any(e.sinks[name].dropped is None for e in entries if name in e.sinks):
         report.proof[name] = "by count"
@@ -251,7 +290,7 @@ def _batch_in_sink(
     by_rule = sum(n for v in entry.views.values() for n in v.dropped.values())
     dropped = by_rule + (count.dropped or 0)
     report.dropped[f"before {name}"] = report.dropped.get(f"before {name}", 0) + (count.dropped or 0)
-    found = sum(fingerprint.of_offsets(r.partition, _within(held, r)) for r in entry.ranges)
+    found = sum(fingerprint.of_offsets(r.topic, r.partition, _within(held, r)) for r in entry.ranges)
     if written == count.written and found == (found if count.fingerprint is None else count.fingerprint):
         return
     text = f"sink '{name}' holds {written} records, the ledger says {count.written}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.record import Batch
+from penstock.record import Batch, Known
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,8 +26,9 @@ class Sink(Protocol):
     def guarantee(self) -> str:
         """In the user's words; shown before a run."""
 
-    def prepare(self, batch: Batch, accepted: frozenset[str]) -> None:
-        """Raise now what would stop the first batch: a place that cannot be written, rows of another query."""
+    def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None:
+        """Raise now what would stop the first batch: a place that cannot be written, rows of another query,
+        a table that has lost batches."""
 
     def written(self, batch: Batch) -> int | None:
         """Rows the sink already holds of this batch, or None when it holds none of it."""

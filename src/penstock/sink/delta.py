@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import NotWritable, SinkFailed, TableOfAnotherQuery
-from penstock.record import Batch
+from penstock.errors import NotWritable, SinkBusy, SinkFailed, TableDiffers, TableOfAnotherQuery
+from penstock.record import Batch, Known
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -33,7 +33,7 @@ class DeltaSink:
     partition_by: tuple[str, ...] = ()
     guarantee: str = "exactly-once: one Delta commit per batch, identified by application id and version"
 
-    def prepare(self, batch: Batch, accepted: frozenset[str]) -> None:
+    def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None:
         place = self.path if self.path.exists() else next(p for p in self.path.parents if p.exists())
         if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
             raise NotWritable(
@@ -42,7 +42,10 @@ class DeltaSink:
                 next_command=f"make {place} writable, or change the path of sink '{self.name}'",
             )
         table = self.table()
-        if table is None or table.transaction_version(self._application(batch)) is not None:
+        version = table.transaction_version(self._application(batch)) if table else None
+        if TableDiffers.code not in accepted:
+            self._check(known, version)
+        if table is None or version is not None:
             return
         others = {
             m["query"] for m in self._commits(table) if m["pipeline"] == batch.pipeline and m["query"] != batch.query
@@ -54,6 +57,25 @@ class DeltaSink:
                 "reading from the start again would write those records a second time",
                 next_command="restore the old checkpoint directory; or, to keep the rows and add to them: "
                 f"penstock run FILE --accept {TableOfAnotherQuery.code}",
+            )
+
+    def _check(self, known: Known, version: int | None) -> None:
+        """The table must hold what the ledger says it got, and nothing that the checkpoint cannot know of."""
+        if known.written is not None and (version is None or version < known.written):
+            found = "no batch of this query" if version is None else f"batches up to {version}"
+            raise TableDiffers(
+                f"sink '{self.name}' has lost batches",
+                cause=f"the ledger says it holds batches up to {known.written}; {self.path} has {found}: "
+                "it was deleted, restored from an older copy, or its path was changed",
+                next_command="restore the table; or, to go on without what is missing: "
+                f"penstock run FILE --accept {TableDiffers.code}",
+            )
+        if version is not None and (known.planned is None or version > known.planned):
+            raise TableDiffers(
+                f"sink '{self.name}' is ahead of the checkpoint",
+                cause=f"{self.path} has batch {version}, the checkpoint knows batches up to {known.planned}: an older "
+                "checkpoint was restored, and its next batches would be taken for written",
+                next_command="restore the checkpoint directory that belongs to this table",
             )
 
     def written(self, batch: Batch) -> int | None:
@@ -78,6 +100,12 @@ class DeltaSink:
         try:
             writer.save(str(self.path))
         except PySparkException as error:
+            if (error.getCondition() or "").startswith("DELTA_CONCURRENT"):
+                raise SinkBusy(
+                    f"sink '{self.name}': somebody else wrote to {self.path} at the same moment",
+                    cause=str(error).split("\n")[0],
+                    next_command="nothing: the batch is run again",
+                ) from error
             refused = isinstance(error, AnalysisException) or (error.getCondition() or "").startswith("DELTA_")
             if not refused:  # the engine failed, not the table: let the caller look at the cause
                 raise
@@ -146,7 +174,7 @@ class DeltaSink:
                 mark = json.loads(commit.get("userMetadata") or "{}")
             except ValueError:
                 continue
-            if mark.get("penstock") == self.name:
+            if "penstock" in mark:
                 found.append({**mark, "rows": int(commit["operationMetrics"]["numOutputRows"])})
         return found
 
@@ -154,4 +182,5 @@ class DeltaSink:
         return {"penstock": self.name, "pipeline": batch.pipeline, "query": batch.query}
 
     def _application(self, batch: Batch) -> str:
-        return f"penstock.{batch.pipeline}.{batch.query}.{self.name}"
+        # Without the sink's name: a sink may be renamed, and a table has one writer per pipeline.
+        return f"penstock.{batch.pipeline}.{batch.query}"

@@ -41,7 +41,7 @@ def test_ledger_that_was_never_written_has_no_entries(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing"):
         assert list(Ledger(path).entries()) == []
         assert Ledger(path).last() is None
-        assert Ledger(path).first() is None
+        assert Ledger(path).last() is None
 
 
 def test_last_line_cut_at_every_byte_loses_no_earlier_entry_and_swallows_no_later_one(ledger: Ledger) -> None:
@@ -93,7 +93,7 @@ def test_entries_come_in_the_order_of_batches_over_files_whatever_order_they_wer
     for batch in (2001, 999, 1000, 0, 1999, 1_000_000, 5):
         ledger.append(entry(batch))
     assert [e.batch for e in ledger.entries()] == [0, 5, 999, 1000, 1999, 2001, 1_000_000]
-    assert ledger.first() == entry(0)
+    assert next(ledger.entries()) == entry(0)
     assert ledger.last() == entry(1_000_000)
 
 

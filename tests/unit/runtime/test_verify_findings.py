@@ -218,7 +218,7 @@ def table(path: Path, offsets: dict[int, list[int]]) -> DeltaSink:
 
 def proven(sink: DeltaSink, entries: list[Entry] = ENTRIES) -> Report:
     report = Report("payments")
-    verify._in_sink(PIPELINE, sink, entries, by(IN_KAFKA), by(DEAD), report)
+    verify._in_sink(PIPELINE, sink, sink.positions("_kafka"), entries, by(IN_KAFKA), by(DEAD), report)
     return report
 
 
@@ -315,7 +315,7 @@ def test_finding_names_at_most_a_thousand_offsets_as_plain_numbers_that_json_tak
 
 def test_record_that_was_dropped_in_the_place_of_one_that_was_due_is_found_by_the_fingerprint() -> None:
     due = {p: np.array(sorted(o), dtype=np.int64) for p, o in IN_SINK.items()}
-    mark = fingerprint.of_offsets(0, due[0][due[0] < 10]) + fingerprint.of_offsets(1, due[1])
+    mark = fingerprint.of_offsets("t", 0, due[0][due[0] < 10]) + fingerprint.of_offsets("t", 1, due[1])
     entry = replace(ENTRIES[0], sinks={"lake": SinkCount(12, 0, mark)})
     assert in_sink(IN_SINK, [entry]).findings == []
     swapped = {**IN_SINK, 0: IN_SINK[0] - {4} | {3}}
