@@ -1,7 +1,7 @@
 """`penstock` with a sink that forgets what it wrote: the negative control of the crash tests.
 
-It differs from the product in one thing: a batch's Delta commit carries no application transaction, so a batch that
-Spark runs again is written again.
+It differs from the product in what a Delta commit carries: nothing that says which batch it was, so a batch that Spark
+runs again is written again.
 """
 
 from __future__ import annotations

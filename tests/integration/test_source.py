@@ -145,13 +145,21 @@ def test_tasks_can_be_more_than_partitions_and_nothing_changes(payments: Payment
 def test_partitions_added_while_it_runs_are_read(payments: Payments) -> None:
     from confluent_kafka.admin import NewPartitions
 
+    payments.spec["trigger"] = {"every": "500ms"}
     payments.send(good(1))
-    payments.run()
-    client = connection.admin(payments.config)
-    client.create_partitions([NewPartitions(payments.topic, 5)])[payments.topic].result(10)
-    _until(lambda: len(client.list_topics(payments.topic, timeout=5).topics[payments.topic].partitions) == 5)
-    put(payments, 2, 4)
-    payments.run()
+    client, stop, heard = connection.admin(payments.config), supervise.StopRequest(), Heard()
+
+    def follow(entry: Any, _: float) -> None:
+        heard.entries.append(entry)
+        if len(heard.entries) == 1:
+            client.create_partitions([NewPartitions(payments.topic, 5)])[payments.topic].result(10)
+            _until(lambda: len(client.list_topics(payments.topic, timeout=5).topics[payments.topic].partitions) == 5)
+            put(payments, 2, 4)
+        if sum(e.read for e in heard.entries) == 2:
+            stop.ask()
+
+    heard.batch_done = follow  # type: ignore[method-assign]
+    supervise.run(payments.pipeline, watch=heard, stop=stop)
     assert ids(payments) == ["p-1", "p-2"]
     assert payments.verify().complete
 

@@ -1,9 +1,10 @@
 """The directory a pipeline lives in: Spark's own checkpoint, our ledger, logs, and the lock that keeps it single.
 
-<checkpoint>/spark/    Spark's checkpoint: offset log, commit log, metadata. We read it and never write it.
+<checkpoint>/spark/    Spark's checkpoint: offset log, commit log, metadata. Of a stream we only read it.
 <checkpoint>/ledger/   what happened to every offset (checkpoint.ledger)
 <checkpoint>/schemas/  schemas of the registry by id, so that an outage of it does not stop known ones
 <checkpoint>/logs/     what the engine said
+<checkpoint>/backfill/ a directory like this one for each bounded run, its `spark/` written by us
 <checkpoint>/lock      held while the pipeline runs
 """
 

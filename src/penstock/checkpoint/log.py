@@ -1,7 +1,8 @@
 """Spark's own checkpoint, read from outside: which offsets a batch covers, which batches are committed.
 
 Spark writes `offsets/N` before batch N runs and `commits/N` after it ended; each file is a version line, for offsets
-a line of metadata, and one line of JSON per source. We never write here.
+a line of metadata, and one line of JSON per source. We never
+write the log of a stream; a backfill has one of its own, in the same form.
 """
 
 from __future__ import annotations
