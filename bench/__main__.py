@@ -11,9 +11,12 @@ from fractions import Fraction
 from pathlib import Path
 
 from bench.measure import Measured, measure
+from bench.records import produce, variants
 from penstock.kafka import admin, connection, load
 from penstock.kafka.payments import Recipe
+from penstock.kafka.schema_registry import RegistrySettings, SchemaRegistry
 from penstock.local.broker import Cluster
+from penstock.local.registry import LocalRegistry
 from penstock.runtime import jars
 from penstock.spec.model import TopicSettings
 
@@ -21,6 +24,17 @@ ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build" / "bench"
 MAX_OFFSETS = 500_000
 CASES = {"json-to-delta": Fraction(0), "json-to-delta-poison": Fraction(1, 1000)}
+# Decode alone, and what each is held against: Spark's own function, or another case of ours.
+DECODE = {
+    "json-decode": "from_json",
+    "json-decode-bad-10": "json-decode",
+    "avro-decode": "from_avro",
+    "avro-decode-bad-10": "avro-decode",
+    "avro-decode-20-ids": "avro-decode",
+    "protobuf-decode": "avro-decode",
+    "protobuf-decode-bad-10": "protobuf-decode",
+}
+DECODED = 1_000_000
 
 SPEC = """\
 penstock: 1
@@ -44,7 +58,7 @@ checkpoint: checkpoint
 def main() -> None:
     options = argparse.ArgumentParser(prog="bench")
     options.add_argument("--records", type=int, default=2_000_000)
-    options.add_argument("--case", action="append", choices=list(CASES))
+    options.add_argument("--case", action="append", choices=[*CASES, *DECODE])
     options.add_argument("--rounds", type=int, default=1, help="repeat; the best time of each system counts")
     asked = options.parse_args()
     shutil.rmtree(BUILD, ignore_errors=True)
@@ -53,8 +67,14 @@ def main() -> None:
     results = []
     try:
         bootstrap = cluster.up()
-        for case in asked.case or list(CASES):
-            results += _case(bootstrap, case, asked.records, asked.rounds)
+        wanted = asked.case or [*CASES, *DECODE]
+        for case in wanted:
+            if case in CASES:
+                results += _case(bootstrap, case, asked.records, asked.rounds)
+        if any(case in DECODE for case in wanted):
+            results += _decode_cases(
+                bootstrap, [case for case in DECODE if case in wanted], min(asked.records, DECODED)
+            )
     finally:
         cluster.down()
     (ROOT / "build" / "bench.json").write_text(json.dumps(results, indent=2) + "\n")
@@ -87,6 +107,50 @@ def _case(bootstrap: str, case: str, records: int, rounds: int) -> list[dict[str
     ]
 
 
+def _decode_cases(bootstrap: str, cases: list[str], records: int) -> list[dict[str, object]]:
+    """Rates in the order of DECODE: a case that others are held against comes before them."""
+    rates: dict[str, float] = {}
+    results: list[dict[str, object]] = []
+    registry = LocalRegistry(BUILD / "registry")
+    try:
+        for case in cases:
+            ids, url = [], ""
+            if "ids" in case:
+                url = registry.up()
+                client = SchemaRegistry(RegistrySettings(url))
+                client.set_mode("NONE")
+                ids = [client.register("bench-value", "AVRO", text) for text in variants(20)]
+            topic = f"bench-{case}"
+            admin.create_missing(connection.connect_to(bootstrap), {topic: TopicSettings(partitions=4)})
+            produce(bootstrap, topic, case, records, ids)
+            against = DECODE[case]
+            systems = {"penstock": case} | ({against: "plain"} if against.startswith("from_") else {})
+            for system in reversed(systems):
+                found = _decode(["penstock" if system == "penstock" else "plain", case, bootstrap, topic, url])
+                name = case if system == "penstock" else system
+                rates[name] = records / found.seconds
+                ratio = rates[name] / rates[against] if against in rates else None
+                results.append(
+                    {
+                        "case": case,
+                        "system": system,
+                        "records_per_s": round(rates[name]),
+                        "peak_mb": round(found.peak_mb),
+                        "ratio": None if ratio is None else round(ratio, 2),
+                    }
+                )
+                _say(f"  {case} {system}: {rates[name]:,.0f} records/s, {found.peak_mb:,.0f} MB")
+    finally:
+        registry.down()
+    return results
+
+
+def _decode(arguments: list[str]) -> Measured:
+    log = BUILD / f"decode-{arguments[0]}-{arguments[1]}.log"
+    command = [sys.executable, "-m", "bench.decode", *arguments]
+    return measure(command, None, log, {**os.environ, "PYTHONPATH": str(ROOT)})
+
+
 def _run(system: str, bootstrap: str, topic: str, directory: Path) -> Measured:
     if system == "penstock":
         shutil.copytree(ROOT / "examples" / "payments" / "schemas", directory / "schemas")
@@ -104,7 +168,8 @@ def _run(system: str, bootstrap: str, topic: str, directory: Path) -> Measured:
 def _print(results: list[dict[str, object]]) -> None:
     _say(f"{'case':<24} {'system':<14} {'records/s':>10} {'peak MB':>8} {'ratio':>6}")
     for r in results:
-        _say(f"{r['case']:<24} {r['system']:<14} {r['records_per_s']:>10,} {r['peak_mb']:>8,} {r['ratio']:>5}x")
+        ratio = "-" if r["ratio"] is None else f"{r['ratio']}x"
+        _say(f"{r['case']:<24} {r['system']:<14} {r['records_per_s']:>10,} {r['peak_mb']:>8,} {ratio:>6}")
 
 
 def _say(text: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.runtime.verify import verify
     from penstock.spec.model import Pipeline
 
-__all__ = ["PenstockError", "Pipeline", "run", "verify"]
+__all__ = ["PenstockError", "Pipeline", "__version__", "run", "verify"]
 
 _HOME = {
     "PenstockError": "penstock.errors",
@@ -29,8 +29,16 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     """Names are loaded when they are asked for, so that `import penstock` costs nothing and needs no engine."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("penstock")
     if name not in _HOME:
         raise AttributeError(f"module 'penstock' has no attribute '{name}'")
     import importlib
 
     return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -50,6 +50,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+def first_line(said: object) -> str:
+    """The first line that says something of a long message."""
+    return next((line.strip() for line in str(said or "").split("\n") if line.strip()), "")
+
+
 class PenstockError(Exception):
     code: ClassVar[str] = "error"
     exit_status: ClassVar[int] = 1

@@ -20,15 +20,16 @@ def imported_by(statement: str) -> set[str]:
 
 
 def test_public_names_are_these_and_no_others() -> None:
-    assert penstock.__all__ == ["PenstockError", "Pipeline", "run", "verify"]
+    assert penstock.__all__ == ["PenstockError", "Pipeline", "__version__", "run", "verify"]
 
 
 def test_every_public_name_can_be_imported_and_is_what_it_is_called() -> None:
     taken: dict[str, object] = {}
     exec("from penstock import *", taken)
-    for name in penstock.__all__:
-        assert callable(taken[name])
-        assert taken[name].__name__ == name
+    assert taken["__version__"]
+    for name in {*penstock.__all__} - {"__version__"}:
+        assert getattr(taken[name], "__name__", None) == name
+    assert dir(penstock) == penstock.__all__
 
 
 def test_name_that_is_not_public_is_an_import_error() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-import textwrap
+import shutil
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,8 +17,6 @@ from penstock.cli.output import AsJson
 
 dlq = typer.Typer(help="Look at dead letters.")
 app.add_typer(dlq, name="dlq")
-
-_WIDTH = 76
 
 
 @dlq.command()
@@ -54,4 +53,10 @@ def _print(groups: list[dict[str, Any]], total: int) -> None:
     output.say(f"{total:,} dead letters")
     for group in groups:
         output.say(f"{group['count']:>8,}  {group['stage']:<9} {group['class']:<14} {output.clean(group['reason'])}")
-        output.say(f"{'':>10}e.g. {textwrap.shorten(output.clean(group['sample']), _WIDTH, placeholder=' …')}")
+        output.say(f"{'':>10}e.g. {_fitting(output.clean(group['sample']))}")
+
+
+def _fitting(text: str) -> str:
+    """As much as a line of the terminal holds; all of it elsewhere."""
+    width = shutil.get_terminal_size().columns - 16 if sys.stdout.isatty() else len(text)
+    return text if len(text) <= width else text[: width - 1] + "…"

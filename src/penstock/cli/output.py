@@ -50,7 +50,7 @@ def clean_lines(text: str) -> str:
 
 def report(error: PenstockError, as_json: bool) -> None:
     if as_json:
-        say(json.dumps({"error": error.as_dict()}, indent=2, default=str))
+        say(json.dumps({"error": error.as_dict()}, default=str))  # one line: `run` prints lines
         return
     note(f"error[{error.code}]: {error.what}")
     if error.cause:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import BadArgument
+from penstock.errors import BadArgument, ReferenceMissing
 from penstock.spec.model import Pipeline
 from penstock.spec.references import resolve
 
@@ -29,7 +29,14 @@ _LOOPBACK = ("localhost", "127.", "::1", "[::1]")
 
 
 def bootstrap(pipeline: Pipeline) -> str:
-    return resolve(pipeline.kafka.bootstrap, pipeline.base)
+    servers = resolve(pipeline.kafka.bootstrap, pipeline.base)
+    if not servers.strip():
+        raise ReferenceMissing(
+            "kafka.bootstrap is empty",
+            cause=f"'{pipeline.kafka.bootstrap}' stands for no text",
+            next_command="set it to host:port of a broker; for a local one: penstock up",
+        )
+    return servers
 
 
 def client_config(pipeline: Pipeline) -> Config:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.errors import EngineFailed
+from penstock.errors import EngineFailed, first_line
 from penstock.runtime import jars, java
 from penstock.spec.model import Pipeline
 from penstock.spec.references import resolve
@@ -90,6 +91,8 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}",
         **{name: resolve(str(value), pipeline.base) for name, value in pipeline.spark.conf.items()},
     }
+    # PySpark logs every error in SQL to standard error, with its Java stack; we say it in words.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     with _standard_error_to(logs / LOG_NAME), _ctrl_c_kept():
         from pyspark.sql import SparkSession
 
@@ -101,7 +104,7 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
         except Exception as error:
             raise EngineFailed(
                 "Spark did not start",
-                cause=str(error).split("\n")[0],
+                cause=first_line(error),
                 next_command=f"read {logs / LOG_NAME}",
             ) from error
 

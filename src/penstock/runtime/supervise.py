@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SpecInvalid
 from penstock.kafka.connection import client_config
 from penstock.record import Batch, Known
 from penstock.runtime import build, guard, session
@@ -131,7 +131,15 @@ def _rehearse(spark: SparkSession, assembly: Assembly) -> None:
         "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
         "headers array<struct<key:string,value:binary>>",
     )
-    all_views(assembly.pipeline, assembly.inlets, raw)
+    made = all_views(assembly.pipeline, assembly.inlets, raw)
+    for name, sink in assembly.pipeline.sinks.items():
+        absent = [column for column in sink.delta.partition_by if column not in made[sink.from_].columns]
+        if absent:
+            raise SpecInvalid(
+                f"sink '{name}' is partitioned by '{absent[0]}', which view '{sink.from_}' does not have",
+                cause=f"it has: {', '.join(made[sink.from_].columns)}",
+                next_command=f"correct `partition_by` of sink '{name}'",
+            )
 
 
 def _keep_running(

@@ -18,13 +18,14 @@ import numpy as np
 
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import OffsetRange, SparkLog
-from penstock.errors import LedgerMissing
+from penstock.errors import LedgerMissing, first_line
 from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.kafka.consume import position, visible
 from penstock.record import KAFKA
 from penstock.route.dead_letter import DeadLetters
 from penstock.runtime import build, fingerprint, recount
+from penstock.runtime.failure import translate
 from penstock.sink.contract import Sink
 from penstock.spec.model import Pipeline
 
@@ -93,7 +94,7 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
         raise LedgerMissing(
             f"pipeline '{pipeline.name}' has no ledger in {home.ledger}",
             cause="it has not finished a batch yet, or the directory was removed",
-            next_command="penstock run FILE --until-caught-up",
+            next_command="penstock run FILE --until-caught-up; or restore the directory from a backup",
         )
     report = Report(pipeline.name, batches=len(entries), offsets=sum(len(r) for e in entries for r in e.ranges))
     query, log, sinks = entries[-1].query, SparkLog(home.spark), build.sinks(pipeline)
@@ -108,7 +109,7 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
     former = {name for entry in entries for name in entry.sinks} - sinks.keys()
     report.unproven += [f"sink '{name}' is in the ledger and no longer in the spec" for name in sorted(former)]
     report.records = sum(e.read for e in entries)
-    report.dead = sum(e.dead for e in entries)
+    report.dead = sum(map(len, dead.values()))
     report.lost = [r for e in entries for r in e.lost]
     for entry in entries:
         for count in entry.views.values():
@@ -213,10 +214,11 @@ def _same_as_read(entries: list[Entry], records: By, dead: By, report: Report) -
     for entry in entries:
         for view, count in entry.views.items():
             ranges = [r for r in entry.ranges if entry.topics[r.topic].view == view]
-            if any(r.start < report.judged_from((r.topic, r.partition)) for r in ranges):
-                continue  # Kafka no longer holds all of this batch
+            expired = any(r.start < report.judged_from((r.topic, r.partition)) for r in ranges)
             there = sum(len(_within(records, r)) for r in ranges)
-            if there < count.read and any(r.topic in report.compacted for r in ranges):
+            if expired:
+                pass  # Kafka no longer holds all of this batch; how many there were only the ledger knows
+            elif there < count.read and any(r.topic in report.compacted for r in ranges):
                 text = f"{count.read - there} records of batch {entry.batch} were compacted away since they were read"
                 report.unproven.append(text)
             elif there != count.read:
@@ -256,13 +258,13 @@ def _in_sink(
     """Steps 3 and 4 for one sink. Where there are no positions, or a backfill writes to the same table and offsets
     stand there for two reasons, batches are counted."""
     name = sink.name
-    report.sinks[name] = sum(e.sinks[name].written for e in entries if name in e.sinks)
     if positions is None or any(e.sinks[name].dropped is None for e in entries if name in e.sinks):
         report.proof[name] = "by count"
         _by_count(name, sink, entries, report)
         return
     report.proof[name] = "by offset"
     held = _once(positions, f"sink '{name}'", report)
+    report.sinks[name] = sum(map(len, positions.values()))
     for partition, offsets in held.items():
         _invented(partition, offsets, records, f"sink '{name}'", report)
         both = np.intersect1d(offsets, dead.get(partition, _NOTHING))
@@ -298,7 +300,12 @@ def _batch_in_sink(
         text = f"sink '{name}' holds {written} records, but not those that were written to it"
     report.findings.append(Finding("sink-differs", text, entry.batch))
     # Without drops every record that is nowhere is lost; with drops the steps must say which ones should be there.
-    should = recount.expected(pipeline, entry, name) if dropped else None
+    try:
+        should = recount.expected(pipeline, entry, name) if dropped else None
+    except Exception as error:  # the batch is wrong all the same; only its records cannot be named
+        why = first_line(translate(error, build.home(pipeline).logs).cause)
+        report.findings.append(Finding("not-named", f"which records are lost cannot be told: {why}", entry.batch))
+        return
     for r in entry.ranges:
         nowhere = np.setdiff1d(np.setdiff1d(_within(records, r), _within(held, r)), _within(dead, r))
         if should is not None:
@@ -310,6 +317,7 @@ def _batch_in_sink(
 
 def _by_count(name: str, sink: Sink, entries: list[Entry], report: Report) -> None:
     there = sink.rows_by_batch(entries[-1].query)
+    report.sinks[name] = sum(there.values())
     for entry in entries:
         count = entry.sinks.get(name)
         if count is not None and there.get(entry.batch, 0) != count.written:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import NotWritable, SinkBusy, SinkFailed, TableDiffers, TableOfAnotherQuery
+from penstock.errors import NotWritable, SinkBusy, SinkFailed, TableDiffers, TableOfAnotherQuery, first_line
 from penstock.record import Batch, Known
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class DeltaSink:
             if (error.getCondition() or "").startswith("DELTA_CONCURRENT"):
                 raise SinkBusy(
                     f"sink '{self.name}': somebody else wrote to {self.path} at the same moment",
-                    cause=str(error).split("\n")[0],
+                    cause=first_line(error),
                     next_command="nothing: the batch is run again",
                 ) from error
             refused = isinstance(error, AnalysisException) or (error.getCondition() or "").startswith("DELTA_")
@@ -111,7 +111,7 @@ class DeltaSink:
                 raise
             raise SinkFailed(
                 f"sink '{self.name}' refused batch {batch.id}",
-                cause=str(error).split("\n")[0],
+                cause=first_line(error),
                 next_command=f"compare the columns of view and table {self.path}",
             ) from error
         table = self.table()

@@ -111,7 +111,7 @@ class DeadLetters(Part):
 class Rate(Part):
     """How much one batch may read."""
 
-    max_offsets: int = Field(500_000, ge=1, description="Most offsets in one batch, over all partitions.")
+    max_offsets: int = Field(500_000, ge=1, le=10**12, description="Most offsets in one batch, over all partitions.")
     target_batch: Duration | None = Field(
         None,
         description="How long a batch should take. Reserved for adaptive rate control: this release keeps "

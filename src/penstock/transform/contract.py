@@ -12,7 +12,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from penstock import record
-from penstock.errors import StepFailed
+from penstock.errors import StepFailed, first_line
 from penstock.spec.model import Rule
 from penstock.spec.types import quoted
 
@@ -66,8 +66,12 @@ class Contract:
         try:
             return decoded.withColumn(record.RULE, verdict)
         except Exception as error_:
+            bad = next((r.name for r in self.rules if not _resolves(decoded, r.rule)), "")
             raise StepFailed(
-                f"a rule of contract '{self.view}' is not valid SQL over its fields", cause=str(error_).split("\n")[0]
+                f"rule '{bad}' of contract '{self.view}' is not a condition over its fields",
+                cause=first_line(error_),
+                next_command=f"correct rule '{bad}' in the spec",
+                facts={"view": self.view, "rule": bad},
             ) from None
 
     @property
@@ -117,6 +121,16 @@ class Contract:
             for name in names
         ]
         return F.concat(*parts) if parts else F.lit("")
+
+
+def _resolves(rows: DataFrame, condition: str) -> bool:
+    from pyspark.sql import functions as F
+
+    try:
+        rows.select(F.expr(f"({condition})").cast("boolean"))
+    except Exception:
+        return False
+    return True
 
 
 def _position() -> Column:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from penstock.errors import StepFailed
+from penstock.errors import StepFailed, first_line
 from penstock.spec.model import Step
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def views(sources: dict[str, DataFrame], steps: Iterable[Step]) -> dict[str, Dat
         except PySparkException as error:
             raise StepFailed(
                 f"step '{step.view}' is not a query over the views before it",
-                cause=str(error).split("\n")[0],
+                cause=first_line(error),
                 next_command=f"correct the SQL of view '{step.view}' in the spec",
                 facts={"view": step.view},
             ) from None
