@@ -451,3 +451,12 @@ def test_a_pipeline_that_is_running_can_be_verified(payments: Payments) -> None:
     report = payments.verify()
     assert report.complete, report.findings
     assert report.in_flight
+
+
+def test_a_record_for_which_a_rule_cannot_be_computed_breaks_it(payments: Payments) -> None:
+    payments.spec["contract"]["payments"] = [{"name": "numbered", "rule": "cast(account as int) / (amount - 5) > 0"}]
+    payments.send(good(1, account="12"), good(2, account="twelve"), good(3, account="12", amount=5))
+    payments.run()
+    assert [row["payment_id"] for row in payments.rows()] == ["p-1"]
+    assert sorted(d.reason.split("; ")[1] for d in payments.dead()) == ["account = 12", "account = twelve"]
+    assert payments.verify().complete

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock import record
 from penstock.errors import StepFailed, first_line
@@ -57,7 +57,7 @@ class Contract:
         if record.DELETED in decoded.columns:  # a delete has no fields that a rule could speak of
             verdict = F.when(F.col(record.DELETED) & error.isNull(), F.lit(None).cast("string")).otherwise(verdict)
         for rule in self.rules:
-            broken = ~F.coalesce(F.expr(f"({rule.rule})"), F.lit(False))
+            broken = ~F.coalesce(_tried(rule.rule), F.lit(False))
             if rule.otherwise == "stop":
                 said = F.concat(F.lit(f"{STOP_MARK} {self.view}.{rule.name}"), _position(), self._seen(rule, decoded))
                 verdict = verdict.when(broken, F.raise_error(said).cast("string"))
@@ -121,6 +121,22 @@ class Contract:
             for name in names
         ]
         return F.concat(*parts) if parts else F.lit("")
+
+
+def _tried(condition: str) -> Column:
+    """The condition, null where it fails: a record it cannot be computed for breaks it and must not stop the batch.
+
+    SQL has no word for that; the engine has the expression, and uses it for its own `try_` functions.
+    """
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as F
+    from pyspark.sql.classic.column import Column
+
+    spark: Any = SparkSession.getActiveSession()
+    bridge = spark._jvm.org.apache.spark.sql.classic.ExpressionUtils
+    plain: Any = F.expr(f"({condition})")
+    tried = spark._jvm.org.apache.spark.sql.catalyst.expressions.TryEval(bridge.expression(plain._jc))
+    return Column(bridge.column(tried))
 
 
 def _resolves(rows: DataFrame, condition: str) -> bool:
