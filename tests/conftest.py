@@ -9,6 +9,7 @@ import pytest
 
 from penstock.local.broker import Cluster
 from tests.payments import Payments
+from tests.processes import QUICK_JVM
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +35,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
             "spark": {"master": "local[2]"},
         }
     )
-    made = session.start(pipeline, tmp_path_factory.mktemp("spark-logs"))
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(*next(iter(QUICK_JVM.items())))
+        made = session.start(pipeline, tmp_path_factory.mktemp("spark-logs"))
     yield made
     made.stop()
 

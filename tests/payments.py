@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
-import sys
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field
@@ -24,9 +24,9 @@ from penstock.runtime.verify import Report, verify
 from penstock.spec.load import load as load_spec
 from penstock.spec.model import Pipeline, TopicSettings
 from penstock.testing.acknowledged import Acknowledged, Place
+from tests.processes import PENSTOCK, QUICK_JVM
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "payments"
-PENSTOCK = str(Path(sys.executable).with_name("penstock"))
 
 
 @dataclass
@@ -107,7 +107,7 @@ class Payments:
             capture_output=True,
             text=True,
             timeout=300,
-            env={**os.environ, **environment},
+            env={**os.environ, **QUICK_JVM, **environment},
             check=False,
         )
         assert expect is None or done.returncode == expect, (done.returncode, done.stdout, done.stderr)
@@ -151,3 +151,28 @@ def judge(payments: Payments, sent: list[Acknowledged]) -> list[str]:
 
 def _places(rows: Any) -> list[Place]:
     return list(zip(*(rows[c].to_pylist() for c in ("topic", "partition", "offset")), strict=True))
+
+
+class Heard(supervise.Watch):
+    def __init__(self) -> None:
+        self.entries: list[Any] = []
+        self.warnings: list[str] = []
+
+    def batch_done(self, entry: Any, seconds: float) -> None:
+        self.entries.append(entry)
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+def good(number: int, **changes: Any) -> bytes:
+    payment = {
+        "payment_id": f"p-{number}",
+        "account": "a-1",
+        "amount": 12.5,
+        "currency": "EUR",
+        "status": "SETTLED",
+        "event_time": "2026-11-01T10:00:00Z",
+        **changes,
+    }
+    return json.dumps({k: v for k, v in payment.items() if v is not ...}).encode()

@@ -22,8 +22,9 @@ import pytest
 
 from penstock.checkpoint.ledger import Ledger
 from tests.payments import PENSTOCK, Payments, judge
+from tests.processes import QUICK_JVM
 
-ROUNDS = int(os.environ.get("PENSTOCK_CHAOS_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("PENSTOCK_CHAOS_ROUNDS", "1"))
 ROOT = Path(__file__).parent.parent.parent
 CARELESS = (sys.executable, "-m", "tests.crash.careless")
 MARK = "PENSTOCK_TEST_MARK"
@@ -37,7 +38,13 @@ class Driver:
         self.mark = uuid.uuid4().hex
 
     def start(self, failpoint: str = "") -> subprocess.Popen[str]:
-        environment = {**os.environ, MARK: self.mark, "PENSTOCK_FAILPOINT": failpoint, "PYTHONPATH": str(ROOT)}
+        environment = {
+            **os.environ,
+            **QUICK_JVM,
+            MARK: self.mark,
+            "PENSTOCK_FAILPOINT": failpoint,
+            "PYTHONPATH": str(ROOT),
+        }
         return subprocess.Popen(
             self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=ROOT
         )

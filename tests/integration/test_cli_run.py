@@ -22,6 +22,7 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 from tests.payments import PENSTOCK, Payments, judge
+from tests.processes import of_session
 
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
@@ -57,15 +58,7 @@ class Run:
         return status
 
     def processes(self) -> list[psutil.Process]:
-        """The engine and its workers too: they leave the process group, not the session."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if os.getsid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-            except (psutil.Error, ProcessLookupError):
-                continue
-        return found
+        return of_session(self.process.pid)
 
     def kill(self) -> None:
         for process in self.processes():

@@ -14,8 +14,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from deltalake import DeltaTable
 from google.protobuf.message_factory import GetMessageClass
-from tests.integration.test_run import Heard
-from tests.payments import Payments
+from tests.payments import Heard, Payments
 
 from penstock import record
 from penstock.decode.protobuf import schema as protobuf_schema

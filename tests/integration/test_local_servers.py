@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +14,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.processes import penstock, servers_of, watched
 
 from penstock.errors import AlreadyRunning, BadArgument, ServerFailed
 from penstock.local import layout as layouts
@@ -25,38 +23,7 @@ from penstock.local.broker import Cluster
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    """A state directory; whatever a test leaves running there is killed, and reported as its failure."""
-    path = tmp_path / "local"
-    yield path
-    left = processes_of(path)
-    for process in left:
-        process.kill()
-    assert left == []
-
-
-def processes_of(directory: Path) -> list[psutil.Process]:
-    """Every process on this machine that was started for this directory, known to the product or not."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            words = process.cmdline()  # empty for a zombie
-            if words and Path(words[0]).name == "java" and any(str(directory) in word for word in words):
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
-
-
-def penstock(*arguments: str, directory: Path) -> subprocess.Popen[str]:
-    executable = shutil.which("penstock", path=str(Path(sys.executable).parent))
-    assert executable
-    return subprocess.Popen(
-        [executable, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PENSTOCK_LOCAL": str(directory)},
-    )
+    yield from watched(tmp_path / "local")
 
 
 def finished(child: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -116,7 +83,7 @@ def test_records_topics_and_bootstrap_survive_down_and_up(directory: Path) -> No
 
     status, out, _ = finished(penstock("down", directory=directory))
     assert (status, out) == (0, "stopped broker-1\n")
-    assert processes_of(directory) == []
+    assert servers_of(directory) == []
 
     cluster = Cluster(directory)
     try:
@@ -186,7 +153,7 @@ def test_port_that_was_asked_for_and_is_taken_is_an_error_and_starts_nothing(dir
         status, _, err = finished(penstock("up", "--port", str(port), directory=directory))
     assert status == ServerFailed.exit_status
     assert f"error[server-failed]: port {port} is in use" in err
-    assert processes_of(directory) == []
+    assert servers_of(directory) == []
 
 
 def test_remembered_port_that_was_taken_meanwhile_is_replaced(directory: Path) -> None:
@@ -209,7 +176,7 @@ def test_broker_that_ends_while_starting_shows_the_end_of_its_log(directory: Pat
         Cluster(directory).up()
     assert "ended while it was starting" in raised.value.what
     assert "meta.properties" in (raised.value.cause or "")
-    assert processes_of(directory) == []
+    assert servers_of(directory) == []
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
@@ -218,14 +185,14 @@ def test_signal_while_starting_leaves_nothing_running(directory: Path, signum: s
     child = penstock("up", directory=directory)
     word = {"formatting": "kafka.tools.StorageTool", "starting": "kafka.Kafka"}[moment]
     deadline = time.monotonic() + 60
-    while not any(word in process.cmdline() for process in processes_of(directory)):
+    while not any(word in process.cmdline() for process in servers_of(directory)):
         assert child.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
     child.send_signal(signum)
     status, _, _ = finished(child)
     assert status != 0
-    assert processes_of(directory) == []
+    assert servers_of(directory) == []
     assert {server.state for server in Cluster(directory).status()} == {"down"}
 
 
@@ -238,7 +205,7 @@ def test_killed_up_can_be_cleaned_up_by_down(directory: Path) -> None:
         time.sleep(0.02)
     child.kill()
     child.communicate()
-    assert len(processes_of(directory)) == 1
+    assert len(servers_of(directory)) == 1
     assert Cluster(directory).down() == ["broker-1"]
 
 

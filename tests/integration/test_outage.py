@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.payments import PENSTOCK, Payments, judge
+from tests.processes import of_session
 
 from penstock.checkpoint.ledger import Ledger
 from penstock.local.broker import Cluster
@@ -76,14 +76,7 @@ class Run:
         return self.log.read_text()
 
     def processes(self) -> list[psutil.Process]:
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if os.getsid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-            except (psutil.Error, ProcessLookupError):
-                continue
-        return found
+        return of_session(self.process.pid)
 
     def kill(self) -> None:
         for process in self.processes():

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.processes import penstock, servers_of, watched
 
 from penstock.errors import BadArgument, ServerFailed
 from penstock.kafka.schema_registry import RegistrySettings, SchemaRegistry
@@ -21,41 +20,10 @@ from penstock.local import ports
 from penstock.local.broker import Cluster
 from penstock.local.registry import LocalRegistry, up_together
 
-PENSTOCK = str(Path(sys.executable).with_name("penstock"))
-
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    """A state directory; whatever a test leaves running there is killed, and reported as its failure."""
-    path = tmp_path / "local"
-    yield path
-    left = processes_of(path)
-    for process in left:
-        process.kill()
-    assert left == []
-
-
-def processes_of(directory: Path) -> list[psutil.Process]:
-    """Every process on this machine that was started for this directory, known to the product or not."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            words = process.cmdline()  # empty for a zombie
-            if words and Path(words[0]).name == "java" and any(str(directory) in word for word in words):
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
-
-
-def penstock(*arguments: str, directory: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [PENSTOCK, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PENSTOCK_LOCAL": str(directory)},
-    )
+    yield from watched(tmp_path / "local")
 
 
 def finished(child: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -102,7 +70,7 @@ def test_up_down_and_ps_treat_the_registry_as_one_of_the_servers(directory: Path
 
     status, out, _ = finished(penstock("down", directory=directory))
     assert (status, out) == (0, "stopped registry, broker-1\n")
-    assert processes_of(directory) == []
+    assert servers_of(directory) == []
 
     server = LocalRegistry(directory)  # without a broker: it needs none
     try:
@@ -195,13 +163,13 @@ def test_registry_that_fails_to_start_takes_along_only_the_broker_started_for_it
             up_together(cluster, server)
         assert "registry ended while it was starting" in raised.value.what
         assert "registry.mv.db" in (raised.value.cause or "")
-        assert processes_of(directory) == []
+        assert servers_of(directory) == []
 
         cluster.up()
         with pytest.raises(ServerFailed):
             up_together(cluster, server)
         assert cluster.is_up()
-        assert len(processes_of(directory)) == 1
+        assert len(servers_of(directory)) == 1
     finally:
         cluster.down()
 
@@ -213,7 +181,7 @@ def test_port_that_was_asked_for_and_is_taken_is_an_error_and_starts_nothing(dir
         status, _, err = finished(child)
     assert status == ServerFailed.exit_status
     assert f"error[server-failed]: port {port} is in use" in err
-    assert processes_of(directory) == []
+    assert servers_of(directory) == []
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
@@ -223,7 +191,7 @@ def test_signal_while_the_registry_starts_leaves_nothing_running(directory: Path
     child.send_signal(signum)
     status, _, err = finished(child)
     assert status == (-signum if signum == signal.SIGTERM else 130), err
-    assert processes_of(directory) == []
+    assert servers_of(directory) == []
 
 
 def test_killed_up_can_be_cleaned_up_by_down_or_finished_by_up(directory: Path) -> None:
@@ -234,7 +202,7 @@ def test_killed_up_can_be_cleaned_up_by_down_or_finished_by_up(directory: Path) 
     server = LocalRegistry(directory)
     with ask(server.up()) as client:  # waits for the one that is starting
         assert (client.subjects(), client.mode()) == ([], "BACKWARD")
-    assert len(processes_of(directory)) == 2
+    assert len(servers_of(directory)) == 2
     status, out, _ = finished(penstock("down", directory=directory))
     assert (status, out) == (0, "stopped registry, broker-1\n")
 
@@ -252,4 +220,4 @@ def test_registry_port_without_a_registry_and_impossible_ports_are_bad_arguments
     assert (status, "error[bad-argument]" in err) == (2, True)
     with pytest.raises(BadArgument):
         LocalRegistry(directory, port=80).up()
-    assert processes_of(directory) == []
+    assert servers_of(directory) == []

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from tests.payments import Payments, judge
+from tests.payments import Heard, Payments, good, judge
 
 from penstock import record
 from penstock.errors import (
-    CheckpointMissing,
     KafkaUnreachable,
     NotWritable,
     ReferenceMissing,
     RuleStopped,
     SinkFailed,
     StepFailed,
-    TableDiffers,
-    TableOfAnotherQuery,
     TopicMissing,
 )
 from penstock.kafka import connection
@@ -30,31 +25,6 @@ from penstock.runtime import assemble, supervise
 from penstock.spec.model import Pipeline
 
 pytestmark = pytest.mark.usefixtures("spark")
-
-
-class Heard(supervise.Watch):
-    def __init__(self) -> None:
-        self.entries: list[Any] = []
-        self.warnings: list[str] = []
-
-    def batch_done(self, entry: Any, seconds: float) -> None:
-        self.entries.append(entry)
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
-
-
-def good(number: int, **changes: Any) -> bytes:
-    payment = {
-        "payment_id": f"p-{number}",
-        "account": "a-1",
-        "amount": 12.5,
-        "currency": "EUR",
-        "status": "SETTLED",
-        "event_time": "2026-11-01T10:00:00Z",
-        **changes,
-    }
-    return json.dumps({k: v for k, v in payment.items() if v is not ...}).encode()
 
 
 def test_every_record_ends_in_the_table_or_as_a_dead_letter_and_verify_says_complete(payments: Payments) -> None:
@@ -203,16 +173,6 @@ def test_kafka_columns_are_in_the_view_when_asked_for(payments: Payments) -> Non
     assert kafka["timestamp_type"] == 0
 
 
-def test_a_table_without_positions_is_proven_by_count(payments: Payments) -> None:
-    payments.spec["transform"][0]["sql"] = "select payment_id from payments"
-    payments.spec["sinks"]["lake"]["delta"] = {"path": "lake"}
-    payments.produce(1200, poison=0.01)
-    payments.run()
-    report = payments.verify()
-    assert report.complete, report.findings
-    assert report.proof == {"lake": "by count"}
-
-
 def test_two_topics_and_two_sinks_share_one_batch(payments: Payments) -> None:
     other = f"{payments.topic}-refunds"
     payments.create(other, 2)
@@ -245,41 +205,6 @@ def test_the_same_pipeline_in_python_runs(payments: Payments) -> None:
     payments.send(good(1))
     supervise.run(made, until_caught_up=True)
     assert len(payments.rows()) == 1
-
-
-@pytest.mark.parametrize("steps", ["none", "that drop records"])
-def test_verify_names_the_batch_partition_and_offset_of_a_lost_row(payments: Payments, steps: str) -> None:
-    if steps == "none":
-        payments.spec["transform"] = []
-        payments.spec["sinks"]["lake"] = {"from": "payments", "delta": {"path": "lake"}}
-    payments.send(*(good(n, status="VOID" if n % 3 == 0 else "SETTLED", amount=n % 4) for n in range(50)))
-    payments.run()
-    assert payments.verify().complete
-    lost = payments.rows()[17]
-    DeltaTable(str(payments.directory / "lake")).delete(f"payment_id = '{lost['payment_id']}'")
-    report = payments.verify()
-    assert not report.complete
-    [finding] = [f for f in report.findings if f.kind == "lost"]
-    assert (finding.batch, finding.topic) == (0, payments.topic)
-    assert (finding.partition, finding.offsets) == (lost["_kafka"]["partition"], [lost["_kafka"]["offset"]])
-
-
-def test_verify_names_a_row_that_is_there_twice_and_one_that_was_invented(payments: Payments) -> None:
-    from deltalake import write_deltalake
-
-    payments.send(*(good(n) for n in range(20)))
-    payments.run()
-    table = DeltaTable(str(payments.directory / "lake"))
-    row = table.to_pyarrow_table().slice(3, 1)
-    write_deltalake(table, row, mode="append")
-    report = payments.verify()
-    twice = next(f for f in report.findings if f.kind == "duplicate")
-    assert twice.offsets == [row.to_pylist()[0]["_kafka"]["offset"]]
-    strange = row.to_pylist()
-    strange[0]["_kafka"]["offset"] = 4711
-    write_deltalake(table, pa.Table.from_pylist(strange, row.schema), mode="append")
-    invented = next(f for f in payments.verify().findings if f.kind == "invented")
-    assert invented.offsets == [4711]
 
 
 def test_a_missing_topic_is_an_error_that_says_which_command_makes_it(payments: Payments) -> None:
@@ -323,23 +248,6 @@ def test_a_place_that_cannot_be_written_is_an_error(payments: Payments, part: st
         payments.spec["sinks"]["lake"]["delta"]["path"] = "file/lake"
     with pytest.raises(NotWritable):
         payments.run()
-
-
-def test_a_deleted_checkpoint_stops_the_pipeline_even_when_the_ledger_went_with_it(payments: Payments) -> None:
-    import shutil
-
-    payments.send(good(1))
-    payments.run()
-    shutil.rmtree(payments.home / "spark")
-    with pytest.raises(CheckpointMissing):
-        payments.run()
-    shutil.rmtree(payments.home)
-    with pytest.raises(TableOfAnotherQuery) as stopped:
-        payments.run()
-    assert "--accept table-of-another-query" in str(stopped.value.next_command)
-    payments.run(accept=["table-of-another-query"])
-    assert len(payments.rows()) == 2  # accepted: the record was read again
-    assert "duplicate" in {f.kind for f in payments.verify().findings}  # and `verify` does not hide it
 
 
 def test_a_schema_of_a_thousand_columns_is_decoded(payments: Payments) -> None:
@@ -404,53 +312,6 @@ def test_an_interval_runs_batches_until_it_is_told_to_stop(payments: Payments) -
     supervise.run(payments.pipeline, watch=heard, stop=stop)
     assert len(payments.rows()) == 1
     assert payments.verify().complete
-
-
-def test_a_table_that_lost_batches_or_an_older_checkpoint_stops_the_pipeline(payments: Payments) -> None:
-    import shutil
-
-    payments.send(good(1))
-    payments.run()
-    shutil.copytree(payments.home, payments.directory / "older")
-    payments.send(good(2))
-    payments.run()
-    lake, kept = payments.directory / "lake", payments.directory / "kept"
-    lake.rename(kept)
-    with pytest.raises(TableDiffers) as lost:
-        payments.run()
-    assert "--accept table-differs" in str(lost.value.next_command)
-    kept.rename(lake)
-    shutil.rmtree(payments.home)
-    shutil.copytree(payments.directory / "older", payments.home)
-    payments.send(good(3))
-    with pytest.raises(TableDiffers) as ahead:
-        payments.run()
-    assert "ahead" in ahead.value.what
-    assert len(payments.rows()) == 2
-
-
-def test_a_step_that_stops_reading_early_still_buries_every_bad_record(payments: Payments) -> None:
-    payments.spec["transform"] = [{"view": "some", "sql": "select * from payments limit 3"}]
-    payments.spec["sinks"]["lake"] = {"from": "some", "delta": {"path": "lake"}}
-    sent = payments.produce(900, poison=0.1)
-    payments.run()
-    assert len(payments.dead()) == len(sent.poison())
-    assert len(payments.rows()) == 3
-    assert payments.verify().complete
-
-
-def test_a_pipeline_that_is_running_can_be_verified(payments: Payments) -> None:
-    payments.spec["rate"]["max_offsets"] = 200
-    payments.produce(1000, poison=0.05)
-    payments.run()
-    lines = (payments.home / "ledger" / "000000000.jsonl").read_bytes()
-    # As it looks between the sink's commit and the ledger entry of the last batch.
-    (payments.home / "ledger" / "000000000.jsonl").write_bytes(b"\n".join(lines.split(b"\n")[:-2]) + b"\n")
-    last = max((payments.home / "spark" / "commits").glob("[0-9]*"), key=lambda f: int(f.name))
-    last.unlink()
-    report = payments.verify()
-    assert report.complete, report.findings
-    assert report.in_flight
 
 
 def test_a_record_for_which_a_rule_cannot_be_computed_breaks_it(payments: Payments) -> None:

@@ -7,8 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tests.integration.test_run import Heard, good
-from tests.payments import Payments, judge
+from tests.payments import Heard, Payments, good, judge
 
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.errors import OffsetsVanished, StartNotThere, TopicRecreated

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.unit.spec.specs import GOOD, schema_of
 
 from penstock.errors import SpecInvalid, SpecUnreadable
 from penstock.spec.fields import Field, Schema
 from penstock.spec.formats import JsonFormat
-from penstock.spec.load import declared, load
+from penstock.spec.load import load
 from penstock.spec.model import (
     DeadLetters,
     DeadLetterTopic,
@@ -30,34 +31,6 @@ from penstock.spec.source import Source, Topic
 Write = Callable[..., Path]
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "payments" / "payments.yaml"
-
-
-def schema_of(pipeline: Pipeline, view: str) -> Schema:
-    how = pipeline.source.reads()[view].value
-    assert isinstance(how, JsonFormat)
-    assert how.schema_ is not None
-    return declared(pipeline.base, how.schema_)
-
-
-GOOD = """\
-penstock: 1
-name: payments
-kafka:
-  bootstrap: localhost:9092
-source:
-  topics:
-    payments:
-      value:
-        format: json
-        schema: {fields: {amount: double}}
-transform:
-  - view: settled
-    sql: select * from payments
-sinks:
-  lake:
-    from: settled
-    delta: {path: lake/payments}
-"""
 
 
 def test_load_raises_with_all_mistakes_as_facts(write: Write) -> None:
