@@ -124,10 +124,10 @@ def _decode_cases(bootstrap: str, cases: list[str], records: int) -> list[dict[s
             admin.create_missing(connection.connect_to(bootstrap), {topic: TopicSettings(partitions=4)})
             produce(bootstrap, topic, case, records, ids)
             against = DECODE[case]
-            systems = {"penstock": case} | ({against: "plain"} if against.startswith("from_") else {})
-            for system in reversed(systems):
-                found = _decode(["penstock" if system == "penstock" else "plain", case, bootstrap, topic, url])
-                name = case if system == "penstock" else system
+            for system in [against, "penstock"] if against.startswith("from_") else ["penstock"]:
+                ours = system == "penstock"
+                found = _decode(["penstock" if ours else "plain", case, bootstrap, topic, url])
+                name = case if ours else system
                 rates[name] = records / found.seconds
                 ratio = rates[name] / rates[against] if against in rates else None
                 results.append(

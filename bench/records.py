@@ -13,8 +13,8 @@ import msgspec
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
 from bench.decode import AVRO, PROTO
-from penstock.decode.protobuf import schema as protobuf_schema
 from penstock.kafka import connection
+from penstock.schema.protobuf import message as protobuf_schema
 
 Encode = Callable[[dict[str, Any]], bytes]
 

@@ -30,6 +30,21 @@ BROKEN_RULE = "broken-rule"
 UNKNOWN_SCHEMA = "unknown-schema"  # the record names a schema id that the registry does not have
 INCOMPATIBLE_SCHEMA = "incompatible-schema"  # its writer schema cannot be read as the reader schema
 
+REASON_LIMIT = 500  # characters; a reason is for reading, and a record of 1 MB must not become a reason of 1 MB
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a stage cannot take a record: a class that statistics group by, and a reason for people."""
+
+    error_class: str
+    reason: str
+
+
+def shortened(text: str, limit: int = REASON_LIMIT) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
 # Kafka headers of a dead letter. The record's own headers come first and unchanged.
 HEADER_PREFIX = "penstock."
 

@@ -17,10 +17,10 @@ from google.protobuf.message_factory import GetMessageClass
 from tests.payments import Heard, Payments
 
 from penstock import record
-from penstock.decode.protobuf import schema as protobuf_schema
 from penstock.errors import RegistryUnreachable, RuleStopped
 from penstock.local.registry import LocalRegistry
 from penstock.runtime import supervise
+from penstock.schema.protobuf import message as protobuf_schema
 
 pytestmark = pytest.mark.usefixtures("spark")
 

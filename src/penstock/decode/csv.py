@@ -15,9 +15,10 @@ import msgspec
 import pyarrow as pa
 
 from penstock import record
-from penstock.decode.decoded import Decoded, Failure, shortened
+from penstock.decode.decoded import NULL, Decoded, empty, invalid_utf8
 from penstock.decode.json import explain_mismatch
 from penstock.decode.records import Columns, class_of
+from penstock.record import Failure, shortened
 from penstock.spec.types import Struct
 
 
@@ -43,15 +44,13 @@ class CsvDecoder:
 
     def _record(self, value: bytes | None) -> Any:
         if value is None:
-            return Failure(record.NULL_VALUE, "the value is null")
+            return NULL
         if not value.strip():
-            return Failure(record.EMPTY_VALUE, f"the value is empty ({len(value)} bytes)")
+            return empty(len(value))
         try:
             lines = list(csv.reader(io.StringIO(value.decode(), newline=""), delimiter=self._delimiter, strict=True))
         except UnicodeDecodeError as error:
-            return Failure(
-                record.MALFORMED, f"invalid UTF-8: byte 0x{value[error.start]:02x} at position {error.start}"
-            )
+            return invalid_utf8(error)
         except csv.Error as error:
             return Failure(record.MALFORMED, f"not CSV: {error}")
         if len(lines) != 1:

@@ -7,15 +7,19 @@ from typing import Protocol
 
 import pyarrow as pa
 
-REASON_LIMIT = 500  # characters; a reason is for reading, and a record of 1 MB must not become a reason of 1 MB
+from penstock import record
+from penstock.record import Failure
+
+NULL = Failure(record.NULL_VALUE, "the value is null")
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why one record could not be decoded: a class that statistics group by, and a reason for people."""
+def empty(size: int = 0) -> Failure:
+    return Failure(record.EMPTY_VALUE, f"the value is empty ({size} bytes)")
 
-    error_class: str
-    reason: str
+
+def invalid_utf8(error: UnicodeDecodeError) -> Failure:
+    bad = error.object[error.start]
+    return Failure(record.MALFORMED, f"invalid UTF-8: byte 0x{bad:02x} at position {error.start}")
 
 
 @dataclass(slots=True)
@@ -34,7 +38,3 @@ class Decoder(Protocol):
     """
 
     def __call__(self, values: pa.Array) -> Decoded: ...
-
-
-def shortened(text: str, limit: int = REASON_LIMIT) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -12,14 +12,14 @@ from penstock.decode.avro.decoder import struct_of as avro_struct
 from penstock.decode.csv import CsvDecoder
 from penstock.decode.decoded import Decoder
 from penstock.decode.json import JsonDecoder
-from penstock.decode.json_schema import JsonSchemaMistake, struct_of_json_schema
-from penstock.decode.protobuf import schema as protobuf_schema
 from penstock.decode.protobuf.decoder import ProtobufDecoder
-from penstock.decode.protobuf.shape import struct_of as protobuf_struct
 from penstock.decode.text import BytesDecoder, StringDecoder
 from penstock.decode.wire import WithHeader
 from penstock.errors import SpecInvalid, SpecUnreadable
 from penstock.kafka.schema_registry import RegisteredSchema, SchemaRegistry
+from penstock.schema.json_schema import JsonSchemaMistake, struct_of_json_schema
+from penstock.schema.protobuf import message as protobuf_schema
+from penstock.schema.protobuf.shape import struct_of as protobuf_struct
 from penstock.spec.formats import (
     AnyFormat,
     AvroFormat,

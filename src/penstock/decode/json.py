@@ -24,8 +24,9 @@ import msgspec
 import pyarrow as pa
 
 from penstock import record
-from penstock.decode.decoded import Decoded, Failure, shortened
+from penstock.decode.decoded import NULL, Decoded, empty, invalid_utf8
 from penstock.decode.records import VALUE_LIMIT, Columns, class_of
+from penstock.record import Failure, shortened
 from penstock.spec.types import Struct
 
 
@@ -53,14 +54,13 @@ class JsonDecoder:
 def explain(value: bytes | None, error: Exception) -> Failure:
     """The class and the reason of a record msgspec refused: which field, which value, what was expected."""
     if value is None:
-        return Failure(record.NULL_VALUE, "the value is null")
+        return NULL
     if not value.strip():
-        return Failure(record.EMPTY_VALUE, f"the value is empty ({len(value)} bytes)")
+        return empty(len(value))
     text = str(error)
     match error:
         case UnicodeDecodeError():
-            bad = value[_invalid_utf8(value)]
-            return Failure(record.MALFORMED, f"invalid UTF-8: byte 0x{bad:02x} at position {_invalid_utf8(value)}")
+            return _invalid_utf8(value)
         case RecursionError():
             return Failure(record.MALFORMED, "nested too deeply")
         case msgspec.ValidationError():
@@ -140,9 +140,10 @@ def _shown_bytes(value: bytes) -> str:
     return shortened(repr(value[:VALUE_LIMIT].decode("utf-8", "backslashreplace")), VALUE_LIMIT)
 
 
-def _invalid_utf8(value: bytes) -> int:
+def _invalid_utf8(value: bytes) -> Failure:
+    """msgspec counts from the start of the text it was in; the reader wants the place in the record."""
     try:
         value.decode("utf-8")
     except UnicodeDecodeError as error:
-        return error.start
-    return 0
+        return invalid_utf8(error)
+    return Failure(record.MALFORMED, "invalid UTF-8")

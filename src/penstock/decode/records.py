@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock import record
 from penstock.decode.columns import DoesNotFit, builder
-from penstock.decode.decoded import Failure, shortened
+from penstock.record import Failure, shortened
 from penstock.spec.types import Array, Decimal, Map, Scalar, Struct, Type
 
 VALUE_LIMIT = 80  # characters of the offending value that a reason shows

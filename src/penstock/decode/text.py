@@ -5,10 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock import record
-from penstock.decode.decoded import Decoded, Failure
-
-_NULL = Failure(record.NULL_VALUE, "the value is null")
+from penstock.decode.decoded import NULL, Decoded, invalid_utf8
+from penstock.record import Failure
 
 
 class BytesDecoder:
@@ -16,9 +14,7 @@ class BytesDecoder:
 
     def __call__(self, values: pa.Array) -> Decoded:
         column = values.cast(pa.binary())
-        return Decoded(
-            [column], {i: _NULL for i in range(len(column)) if not column[i].is_valid} if column.null_count else {}
-        )
+        return Decoded([column], _nulls(column))
 
 
 class StringDecoder:
@@ -35,11 +31,7 @@ class StringDecoder:
 
 
 def _nulls(column: pa.Array) -> dict[int, Failure]:
-    return dict.fromkeys(pc.indices_nonzero(column.is_null()).to_pylist(), _NULL) if column.null_count else {}
-
-
-def invalid_utf8(value: bytes, error: UnicodeDecodeError) -> Failure:
-    return Failure(record.MALFORMED, f"invalid UTF-8: byte 0x{value[error.start]:02x} at position {error.start}")
+    return dict.fromkeys(pc.indices_nonzero(column.is_null()).to_pylist(), NULL) if column.null_count else {}
 
 
 def _one_by_one(raw: pa.Array) -> tuple[pa.Array, dict[int, Failure]]:
@@ -49,6 +41,6 @@ def _one_by_one(raw: pa.Array) -> tuple[pa.Array, dict[int, Failure]]:
         try:
             texts.append(None if value is None else value.decode())
         except UnicodeDecodeError as error:
-            failures[i] = invalid_utf8(value, error)
+            failures[i] = invalid_utf8(error)
             texts.append(None)
     return pa.array(texts, pa.string()), failures

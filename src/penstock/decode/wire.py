@@ -7,10 +7,18 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from penstock import record
-from penstock.decode.decoded import Decoded, Decoder, Failure
+from penstock.decode.decoded import NULL, Decoded, Decoder, empty
 from penstock.kafka.schema import Kind, Lookup
+from penstock.record import Failure
 
-HEADER = 5
+HEADER = 5  # the magic byte 0 and the id of the writer's schema, big-endian
+
+
+def no_header(first: int, size: int) -> Failure:
+    """What is wrong with the first byte of a value, or with its size."""
+    if first != 0:
+        return Failure(record.MALFORMED, f"does not begin with the magic byte 0 but with 0x{first:02x}")
+    return Failure(record.MALFORMED, f"{size} bytes are too short for a schema id")
 
 
 class WithHeader:
@@ -35,13 +43,11 @@ class WithHeader:
 
     def _id_of(self, value: bytes | None) -> tuple[int | None, Failure | None]:
         if value is None:
-            return None, Failure(record.NULL_VALUE, "the value is null")
+            return None, NULL
         if not value:
-            return None, Failure(record.EMPTY_VALUE, "the value is empty (0 bytes)")
-        if value[0] != 0:
-            return None, Failure(record.MALFORMED, f"does not begin with the magic byte 0 but with 0x{value[0]:02x}")
-        if len(value) < HEADER:
-            return None, Failure(record.MALFORMED, f"{len(value)} bytes are too short for a schema id")
+            return None, empty()
+        if value[0] != 0 or len(value) < HEADER:
+            return None, no_header(value[0], len(value))
         schema_id = int.from_bytes(value[1:HEADER], "big", signed=True)
         if schema_id not in self._known:
             found = self._lookup(schema_id)

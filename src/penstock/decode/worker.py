@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from penstock.decode.decoded import Decoded, Failure
+from penstock.decode.decoded import Decoded
 from penstock.decode.formats import Prepared
-from penstock.record import DELETED, ERROR, KEY, NULL_VALUE
+from penstock.record import DELETED, ERROR, KEY, NULL_VALUE, Failure
 
 RAW_VALUE, RAW_KEY, SCHEMA_ID = "_kafka_raw", "_kafka_raw_key", "_kafka_schema_id"
 _ERROR_TYPE = pa.struct([("class", pa.string()), ("reason", pa.string())])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -107,10 +107,13 @@ def topics(config: Config, timeout: float = 10) -> dict[str, TopicFacts]:
         return _topics(session)
 
 
-def _topics(session: Session) -> dict[str, TopicFacts]:
+def _topics(session: Session, wanted: Collection[str] | None = None) -> dict[str, TopicFacts]:
+    """Facts of all topics, or of those wanted that are there. Only what is listed is described: asking about a topic
+    by name could create it."""
     from confluent_kafka import KafkaException, TopicCollection
 
-    names = list(session.client.list_topics(timeout=session.timeout).topics)
+    listed = session.client.list_topics(timeout=session.timeout).topics
+    names = [name for name in listed if wanted is None or name in wanted]
     if not names:
         return {}
     described = session.client.describe_topics(TopicCollection(names), request_timeout=session.timeout)
@@ -132,9 +135,11 @@ def require_topics(
     config: Config, names: Iterable[str], *, spec: str = "FILE", timeout: float = 10
 ) -> dict[str, TopicFacts]:
     """Facts of the named topics. Raises TopicMissing, naming all the missing; `spec` is for its advice."""
-    there = topics(config, timeout)
     wanted = list(names)
-    missing = [name for name in wanted if name not in there]
+    with _session(config, timeout) as session:
+        found = _topics(session, set(wanted))
+        missing = [name for name in wanted if name not in found]
+        there = _topics(session) if missing else found
     if missing:
         raise TopicMissing(
             f"no topic {', '.join(repr(name) for name in missing)}",
@@ -142,7 +147,7 @@ def require_topics(
             next_command=f"penstock apply {spec}",
             facts={"missing": missing},
         )
-    return {name: there[name] for name in wanted}
+    return {name: found[name] for name in wanted}
 
 
 def _nearest(name: str, there: Iterable[str]) -> str:

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, ViewCount
+from penstock.checkpoint.ledger import Entry, Ledger, SinkCount
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import BatchUnbalanced
 from penstock.record import Batch
@@ -53,16 +53,18 @@ class Assembly:
     ledger: Ledger
     topics: TopicWatch
     accepted: list[str] = field(default_factory=list)  # what the operator accepted for this start
-    shares: bool | None = None  # found out with the first batch
+    over: dict[str, str | None] | None = None  # see `_over`; the plan is the same for every batch
     first: bool = True  # only the first batch after a start can have been written before
 
     def process(self, raw: DataFrame, batch_id: int) -> Entry:
         batch = Batch(self.pipeline.name, self.log.query_id() or "", batch_id)
         ranges = self.log.ranges(batch_id)
         topics = self.topics.facts(r.topic for r in ranges)
-        locate = sum(len(r) for r in ranges) <= _LOCATED
+        spanned = sum(map(len, ranges))
+        locate = spanned <= _LOCATED
         # 1. decode and judge
-        shared = self._shared(raw)
+        over = self._over(raw)
+        shared = len(self.inlets) > 1 or len(self.sinks) > 1 or None in over.values()
         tallies = {i.view: Tally(i.contract, i.judged(raw), shared=shared, locate=locate) for i in self.inlets}
         sources = {inlet.view: passed(tallies[inlet.view].rows) for inlet in self.inlets}
         made = views(sources, self.pipeline.transform)
@@ -91,10 +93,10 @@ class Assembly:
             topics=topics,
             views=counts,
             sinks={
-                name: SinkCount(rows, self._dropped(from_[name], rows, sources, counts), fingerprint)
+                name: SinkCount(rows, counts[view].passed - rows if (view := over[name]) else None, fingerprint)
                 for name, (rows, fingerprint) in handed.items()
             },
-            lost=self.topics.lost(ranges) if sum(c.read for c in counts.values()) < sum(map(len, ranges)) else [],
+            lost=self.topics.lost(ranges) if sum(c.read for c in counts.values()) < spanned else [],
             accepted=self.accepted if self.first else [],
         )
         balance.check(entry)
@@ -104,18 +106,20 @@ class Assembly:
         self.first = False
         return entry
 
-    def _shared(self, raw: DataFrame) -> bool:
-        """Whether rows must be kept for several readers. One reader must see every row to count them on their way; a
-        step that stops early (`limit`) or reads twice does not, so it counts as several."""
-        if self.shares is None:
+    def _over(self, raw: DataFrame) -> dict[str, str | None]:
+        """The source view of which a sink gets every row but those that steps leave out; None where steps do more.
+
+        The rows of such a view can be counted on their way to the sink. A step that stops early (`limit`) or reads
+        twice does not see each of them once, so they are then kept, as for several sinks.
+        """
+        if self.over is None:
             sources = {inlet.view: passed(inlet.judged(raw)) for inlet in self.inlets}
             made = views(sources, self.pipeline.transform)
-            all_rows = all(
-                any(row_for_row(made[sink.from_], rows) for rows in sources.values())
-                for sink in self.pipeline.sinks.values()
-            )
-            self.shares = len(self.inlets) > 1 or len(self.sinks) > 1 or not all_rows
-        return self.shares
+            self.over = {
+                name: next((view for view, rows in sources.items() if row_for_row(made[sink.from_], rows)), None)
+                for name, sink in self.pipeline.sinks.items()
+            }
+        return self.over
 
     def _into(self, sink: Sink, batch: Batch, rows: DataFrame) -> tuple[int, int | None]:
         """Hand the rows to a sink, or in a replay only count them; either way every row is seen once."""
@@ -144,12 +148,3 @@ class Assembly:
             held = self.dead_letters.write(batch, reduce(lambda a, b: a.unionByName(b), parts))
         if (held or 0) != dead and not self._accepts_replay():
             raise unbalanced(batch.id, f"{dead} records died, {held or 0} dead letters were written")
-
-    def _dropped(
-        self, view: DataFrame, rows: int, sources: dict[str, DataFrame], counts: dict[str, ViewCount]
-    ) -> int | None:
-        """Records the steps before a sink left out; None where they do more than leave out."""
-        for inlet in self.inlets:
-            if row_for_row(view, sources[inlet.view]):
-                return counts[inlet.view].passed - rows
-        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,12 +21,12 @@ from penstock.runtime.inlet import Inlet
 from penstock.runtime.topics import TopicWatch
 from penstock.sink.contract import Sink
 from penstock.sink.delta import DeltaSink
-from penstock.spec.formats import AnyFormat
+from penstock.spec.formats import AnyFormat, FromRegistry
 from penstock.spec.model import Pipeline
 from penstock.spec.references import resolve
 from penstock.transform.contract import Contract
 
-_DEAD_LETTERS = "dead-letters"  # name of the dead-letter table among the sinks; ends every id it leaves in a table
+_DEAD_LETTERS = "dead-letters"  # how errors and the table's history name the dead-letter table
 
 
 def home(pipeline: Pipeline) -> Home:
@@ -41,7 +42,7 @@ def backfills(pipeline: Pipeline) -> list[str]:
     return sorted(d.name for d in directory.iterdir() if d.is_dir()) if directory.is_dir() else []
 
 
-def assembly(pipeline: Pipeline, at: Home | None = None) -> Assembly:
+def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str] = ()) -> Assembly:
     """The parts of a pipeline, on its own checkpoint or on a backfill's."""
     at = at or home(pipeline)
     ledger = Ledger(at.ledger)
@@ -54,6 +55,7 @@ def assembly(pipeline: Pipeline, at: Home | None = None) -> Assembly:
         log=SparkLog(at.spark),
         ledger=ledger,
         topics=TopicWatch(client_config(pipeline), pipeline.source, last.topics if last else {}),
+        accepted=sorted(accepted),
     )
 
 
@@ -74,9 +76,8 @@ def inlets(pipeline: Pipeline) -> list[Inlet]:
         key = prepared("key", read.key) if read.key else None
         decode = Decode(topic, read, prepared("value", read.value), key)
         rules = tuple(pipeline.contract.get(view, ()))
-        contract = Contract(
-            view, rules, read.value.tombstones == "drop", getattr(read.value, "unreadable", "") == "stop"
-        )
+        stop = isinstance(read.value, FromRegistry) and read.value.unreadable == "stop"
+        contract = Contract(view, rules, read.value.tombstones == "drop", stop)
         made.append(Inlet(view, decode, contract, alone=len(source.reads()) == 1))
     return made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.checkpoint.home import Home
@@ -77,8 +78,7 @@ def run(
     home = build.home(pipeline)
     with home.held():
         guard.check(home, pipeline.name, frozenset(accept))
-        assembly = build.assembly(pipeline)
-        assembly.accepted = sorted(accept)
+        assembly = build.assembly(pipeline, accepted=accept)
         subscription = _subscribe(pipeline, assembly, watch)
         prepare(assembly, frozenset(accept))
         _report_ignored_start(pipeline, assembly, watch)
@@ -162,8 +162,8 @@ def _keep_running(
             watch.retrying(error, wait)
             if stop.asked_within(wait):
                 return
-            accepted, assembly = assembly.accepted, build.assembly(assembly.pipeline)  # what it had open is in doubt
-            assembly.accepted = accepted
+            # In doubt are what it had open, and whether the batch was written. Schemas are those of the start.
+            assembly = replace(assembly, dead_letters=build.dead_letters(assembly.pipeline), first=True)
 
 
 class _Batches:

@@ -149,10 +149,8 @@ def _in_flight(log: SparkLog, entries: list[Entry]) -> list[OffsetRange]:
     if planned is None or planned <= entries[-1].batch:
         return []
     done = {(r.topic, r.partition): r.end for r in entries[-1].ranges}
-    ends = log.end_of(planned)
-    return sorted(
-        OffsetRange(t, p, done.get((t, p), 0), end) for (t, p), end in ends.items() if end > done.get((t, p), 0)
-    )
+    ahead = [OffsetRange(t, p, done.get((t, p), 0), end) for (t, p), end in log.end_of(planned).items()]
+    return sorted(r for r in ahead if r.end > r.start)
 
 
 def _in_kafka(pipeline: Pipeline, entries: list[Entry], report: Report) -> By:
@@ -234,12 +232,12 @@ def _same_as_read(entries: list[Entry], records: By, dead: By, report: Report) -
 
 def _invented(partition: Partition, offsets: Offsets, records: By, where: str, report: Report) -> None:
     """Step 4. Offsets below the first one Kafka still holds cannot be judged."""
+    if partition[0] in report.compacted:
+        return
     offsets = offsets[offsets >= report.judged_from(partition)]
     for r in report.in_flight:
         if (r.topic, r.partition) == partition:
             offsets = offsets[(offsets < r.start) | (offsets >= r.end)]
-    if partition[0] in report.compacted:
-        return
     strange = np.setdiff1d(offsets, records.get(partition, _NOTHING))
     if len(strange):
         text = f"{len(strange)} records in {where} that are not in the ranges of the ledger"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from penstock.checkpoint.log import Positions
 from penstock.errors import StartNotThere
 from penstock.kafka import admin
 from penstock.kafka.admin import TopicFacts
@@ -12,7 +13,6 @@ from penstock.kafka.connection import Config
 from penstock.spec.source import Source
 from penstock.spec.start import EARLIEST, LATEST, StartAt
 
-Positions = dict[tuple[str, int], int]
 _MARKER = {"earliest": EARLIEST, "latest": LATEST}
 
 

@@ -16,9 +16,7 @@ import fastavro
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from penstock.decode.decoded import Decoded
 from penstock.kafka.schema import Lookup, RegisteredSchema
-from penstock.spec.types import Array, Map, Struct, Type
 
 Json = Any
 Pair = tuple[Any, Any]
@@ -304,25 +302,6 @@ def _is_a(schema: Json, value: Any) -> bool:
         case "map" | "record":
             return type(value) is dict
     return type(value) is {"boolean": bool, "array": list}[kind_of(schema)]
-
-
-def rows(view: Struct, decoded: Decoded) -> list[dict[str, Any]]:
-    """Decoded rows in plain Python; Arrow gives a map as a list of pairs."""
-    lists = [column.to_pylist() for column in decoded.columns]
-    return [{m.name: _plain(m.type, lists[i][row]) for i, m in enumerate(view.members)} for row in range(len(lists[0]))]
-
-
-def _plain(declared: Type, value: Any) -> Any:
-    if value is None:
-        return None
-    match declared:
-        case Array(item=item):
-            return [_plain(item, v) for v in value]
-        case Map(value=inner):
-            return {k: _plain(inner, v) for k, v in value}
-        case Struct(members=members):
-            return {m.name: _plain(m.type, value[m.name]) for m in members}
-    return value
 
 
 def binaries(values: list[bytes | None]) -> pa.Array:

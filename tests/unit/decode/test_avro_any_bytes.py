@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from arrow_rows import keeps_required, rows
 from avro_strategies import (
     binaries,
     fitting,
@@ -15,7 +16,6 @@ from avro_strategies import (
     oracle_schemas,
     read_by_fastavro,
     registry,
-    rows,
     seen,
     text_of,
     written,
@@ -27,10 +27,10 @@ from penstock import record
 from penstock.decode.avro import walk
 from penstock.decode.avro.decoder import AvroDecoder, struct_of
 from penstock.decode.columns import arrow_type
-from penstock.decode.decoded import REASON_LIMIT, Decoded
+from penstock.decode.decoded import Decoded
 from penstock.decode.formats import Prepared
 from penstock.decode.worker import DecodeBatches
-from penstock.spec.types import Array, Map, Struct, Type
+from penstock.record import REASON_LIMIT
 
 patient = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -154,19 +154,6 @@ def test_any_bytes_pass_the_worker_as_a_batch_that_spark_can_take(data: Any) -> 
     [out] = DecodeBatches(Prepared(view, lambda: decoder), None, False, True, ("_kafka_offset",))(iter([raw]))
     out.validate(full=True)
     assert out.column(out.num_columns - 1).to_pylist() == list(range(len(values)))
-
-
-def keeps_required(declared: Type, required: bool, value: Any) -> bool:
-    if not value.is_valid:
-        return not required
-    match declared:
-        case Array(item=item):
-            return all(keeps_required(item, False, v) for v in value)
-        case Map(value=inner):
-            return all(keeps_required(inner, False, pair["value"]) for pair in value.values)
-        case Struct(members=members):
-            return all(keeps_required(m.type, m.required, value[i]) for i, m in enumerate(members))
-    return True
 
 
 def comparable(value: Any) -> Any:

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from avro_strategies import binaries, framed, registry, rows, text_of, written
+from arrow_rows import rows
+from avro_strategies import binaries, framed, registry, text_of, written
 
 from penstock import record
 from penstock.decode.avro import decoder as avro
 from penstock.decode.avro.decoder import AvroDecoder, struct_of
 from penstock.decode.avro.resolve import Incompatible
-from penstock.decode.decoded import Decoded, Failure
+from penstock.decode.decoded import Decoded
 from penstock.kafka.schema import RegisteredSchema
+from penstock.record import Failure
 
 
 def of(*kinds: Any, name: str = "R", **more: Any) -> Any:

@@ -12,8 +12,9 @@ from avro_strategies import binaries, framed, registry, text_of
 
 from penstock import record
 from penstock.decode.avro.decoder import AvroDecoder
-from penstock.decode.decoded import Decoded, Failure
+from penstock.decode.decoded import Decoded
 from penstock.kafka.schema_registry import RegisteredSchema, RegistryUnreachable
+from penstock.record import Failure
 
 HUGE = b"\xfe" + b"\xff" * 8 + b"\x01"  # 2**63 - 1
 LEAST = b"\xff" * 9 + b"\x01"  # -2**63

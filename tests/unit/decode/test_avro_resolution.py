@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from arrow_rows import rows
 from avro_strategies import (
     binaries,
     fitting,
@@ -14,7 +15,6 @@ from avro_strategies import (
     read_by_fastavro,
     records_of,
     registry,
-    rows,
     seen,
     text_of,
     types_of,

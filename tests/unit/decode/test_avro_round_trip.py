@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from avro_strategies import binaries, fitting, framed, registry, rows, schemas, text_of, written
+from arrow_rows import rows
+from avro_strategies import binaries, fitting, framed, registry, schemas, text_of, written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

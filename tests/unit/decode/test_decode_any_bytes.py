@@ -6,17 +6,18 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from arrow_rows import keeps_required
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from json_strategies import Written, names, records, schemas, to_json
 
 from penstock import record
 from penstock.decode.columns import arrow_type
-from penstock.decode.decoded import REASON_LIMIT
 from penstock.decode.formats import Prepared
 from penstock.decode.json import JsonDecoder
 from penstock.decode.worker import DecodeBatches
-from penstock.spec.types import Array, Map, Struct, Type
+from penstock.record import REASON_LIMIT
+from penstock.spec.types import Struct
 
 patient = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -104,16 +105,3 @@ def test_any_bytes_pass_the_worker_as_a_batch_that_spark_can_take(data: Any) -> 
     out.validate(full=True)
     assert out.schema.names == [*(m.name for m in struct.members), record.ERROR, "_kafka_offset"]
     assert out.column(out.num_columns - 1).to_pylist() == list(range(len(values)))
-
-
-def keeps_required(declared: Type, required: bool, value: Any) -> bool:
-    if not value.is_valid:
-        return not required
-    match declared:
-        case Array(item=item):
-            return all(keeps_required(item, False, v) for v in value)
-        case Map(value=inner):
-            return all(keeps_required(inner, False, pair["value"]) for pair in value.values)
-        case Struct(members=members):
-            return all(keeps_required(m.type, m.required, value[i]) for i, m in enumerate(members))
-    return True

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from penstock import record
-from penstock.decode.decoded import REASON_LIMIT, Decoded, Failure
+from penstock.decode.decoded import Decoded
 from penstock.decode.json import JsonDecoder
+from penstock.record import REASON_LIMIT, Failure
 from penstock.spec.types import Member, Scalar, Struct, Type, parse
 
 UTC = datetime.UTC

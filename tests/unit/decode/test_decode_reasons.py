@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from penstock.decode.decoded import REASON_LIMIT, shortened
 from penstock.decode.json import JsonDecoder
+from penstock.record import REASON_LIMIT, shortened
 from penstock.spec.types import Array, Decimal, Map, Member, Scalar, Struct
 
 MERCHANT = Struct((Member("name", Scalar("string"), required=True), Member("fee", Decimal(4, 2))))

@@ -5,40 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+from arrow_rows import rows
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from json_strategies import records, schemas, to_json
 
 from penstock.decode.decoded import Decoded
 from penstock.decode.json import JsonDecoder
-from penstock.spec.types import Array, Map, Member, Scalar, Struct, Type
+from penstock.spec.types import Array, Map, Member, Scalar, Struct
 
 patient = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def decode(struct: Struct, values: list[bytes | None]) -> Decoded:
     return JsonDecoder(struct)(pa.array(values, pa.binary()))
-
-
-def rows(struct: Struct, decoded: Decoded) -> list[dict[str, Any]]:
-    """Decoded rows in plain Python; Arrow gives a map as a list of pairs."""
-    lists = [column.to_pylist() for column in decoded.columns]
-    return [
-        {m.name: _plain(m.type, lists[i][row]) for i, m in enumerate(struct.members)} for row in range(len(lists[0]))
-    ]
-
-
-def _plain(declared: Type, value: Any) -> Any:
-    if value is None:
-        return None
-    match declared:
-        case Array(item=item):
-            return [_plain(item, v) for v in value]
-        case Map(value=inner):
-            return {k: _plain(inner, v) for k, v in value}
-        case Struct(members=members):
-            return {m.name: _plain(m.type, value[m.name]) for m in members}
-    return value
 
 
 @patient

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from protobuf_strategies import Schema, records, schemas, written
 
 from penstock import record
-from penstock.decode.decoded import REASON_LIMIT, Decoded
+from penstock.decode.decoded import Decoded
 from penstock.decode.protobuf.decoder import ProtobufDecoder, reader_of
-from penstock.decode.protobuf.schema import MessageSchema, from_text
 from penstock.kafka.schema_registry import RegisteredSchema
+from penstock.record import REASON_LIMIT
+from penstock.schema.protobuf.message import MessageSchema, from_text
 
 patient = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 

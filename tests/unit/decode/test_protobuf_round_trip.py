@@ -13,7 +13,7 @@ from penstock.decode.columns import arrow_type
 from penstock.decode.decoded import Decoded
 from penstock.decode.protobuf.batch import Batch, suits
 from penstock.decode.protobuf.decoder import ProtobufDecoder, reader_of
-from penstock.decode.protobuf.shape import shape_of, struct_of
+from penstock.schema.protobuf.shape import shape_of, struct_of
 
 patient = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 

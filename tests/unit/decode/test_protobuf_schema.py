@@ -11,7 +11,8 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from penstock.decode.protobuf.decoder import ProtobufDecoder
-from penstock.decode.protobuf.schema import (
+from penstock.kafka.schema_registry import RegisteredSchema
+from penstock.schema.protobuf.message import (
     CompilerFailed,
     MessageSchema,
     SchemaMistake,
@@ -20,8 +21,7 @@ from penstock.decode.protobuf.schema import (
     from_registered,
     from_text,
 )
-from penstock.decode.protobuf.shape import struct_of
-from penstock.kafka.schema_registry import RegisteredSchema
+from penstock.schema.protobuf.shape import struct_of
 
 MONEY = 'syntax="proto3"; package money; message Money { int64 units = 1; string currency = 2; }'
 PAYMENT = """

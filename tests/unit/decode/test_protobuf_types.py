@@ -15,8 +15,8 @@ from penstock import record
 from penstock.decode.decoded import Decoded
 from penstock.decode.protobuf.batch import suits
 from penstock.decode.protobuf.decoder import ProtobufDecoder
-from penstock.decode.protobuf.schema import MessageSchema, SchemaMistake, from_text
-from penstock.decode.protobuf.shape import MOST_FIELDS, RecursiveMessage, shape_of, struct_of
+from penstock.schema.protobuf.message import MessageSchema, SchemaMistake, from_text
+from penstock.schema.protobuf.shape import MOST_FIELDS, RecursiveMessage, shape_of, struct_of
 
 UTC = datetime.UTC
 PROTO3 = """

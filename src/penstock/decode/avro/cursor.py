@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock import record
-from penstock.decode.decoded import Failure, shortened
+from penstock.record import Failure, shortened
 
 Numbers = npt.NDArray[Any]
 Reason = str | Callable[[int], str]

@@ -28,19 +28,20 @@ import pyarrow as pa
 from penstock import record
 from penstock.decode.avro.cursor import Cursor, Numbers, Page
 from penstock.decode.avro.nested import blanked, places_of, scattered
-from penstock.decode.avro.parse import essence, parse
 from penstock.decode.avro.resolve import Incompatible, check_defaults, resolve
 from penstock.decode.avro.scalars import Reader
-from penstock.decode.avro.schema import AvroSchemaMistake
-from penstock.decode.avro.view import view_of
 from penstock.decode.columns import arrow_type
-from penstock.decode.decoded import Decoded, Failure, shortened
+from penstock.decode.decoded import NULL, Decoded, empty
+from penstock.decode.wire import HEADER, no_header
 from penstock.kafka.schema import Lookup, RegisteredSchema
+from penstock.record import Failure, shortened
+from penstock.schema.avro.model import AvroSchemaMistake
+from penstock.schema.avro.parse import essence, parse
+from penstock.schema.avro.view import view_of
 from penstock.spec.types import Struct
 
 __all__ = ["AvroDecoder", "AvroSchemaMistake", "struct_of"]
 
-HEADER = 5  # the registry's magic byte 0 and the id of the writer's schema, big-endian
 _MOST_BYTES = 2**30  # of one page: Arrow's views into it have 31 bits
 
 Text = str | RegisteredSchema
@@ -178,12 +179,10 @@ def _page_of(values: pa.Array) -> tuple[Page, Numbers]:
     usable = page.ends > page.starts
     if values.null_count:
         null = values.is_null().to_numpy(zero_copy_only=False)
-        page.failures.update(
-            dict.fromkeys(np.flatnonzero(null).tolist(), Failure(record.NULL_VALUE, "the value is null"))
-        )
+        page.failures.update(dict.fromkeys(np.flatnonzero(null).tolist(), NULL))
         usable &= ~null
     for row in np.flatnonzero(~usable).tolist():
-        page.failures.setdefault(row, Failure(record.EMPTY_VALUE, "the value is empty (0 bytes)"))
+        page.failures.setdefault(row, empty())
     return page, usable
 
 
@@ -192,19 +191,12 @@ def _ids(page: Page, usable: Numbers) -> tuple[Numbers, Numbers]:
     magic = page.data[page.starts]
     named = usable & (page.ends - page.starts >= HEADER) & (magic == 0)
     for row in np.flatnonzero(usable & ~named).tolist():
-        page.failures[row] = Failure(record.MALFORMED, _no_header(page, row))
+        page.failures[row] = no_header(int(magic[row]), int(page.ends[row] - page.starts[row]))
     return page.words[page.starts].byteswap().view(np.int64) >> 24 & 0xFFFFFFFF, named
 
 
 def _any_of(ids: Numbers, wanted: list[int]) -> Numbers:
     return ids == wanted[0] if len(wanted) == 1 else np.isin(ids, wanted)
-
-
-def _no_header(page: Page, row: int) -> str:
-    size, byte = int(page.ends[row] - page.starts[row]), int(page.data[page.starts[row]])
-    if byte != 0:
-        return f"does not begin with the magic byte 0 but with 0x{byte:02x}"
-    return f"{size} bytes are too short for a schema id"
 
 
 def _trailing(at: Cursor, i: int) -> str:

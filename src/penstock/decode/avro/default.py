@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from penstock.decode.avro.schema import (
+from penstock.schema.avro.model import (
     NO_DEFAULT,
     Array,
     AvroSchemaMistake,

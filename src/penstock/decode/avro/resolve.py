@@ -24,7 +24,9 @@ from penstock.decode.avro.default import encoded
 from penstock.decode.avro.items import array, mapping
 from penstock.decode.avro.nested import member, struct, union
 from penstock.decode.avro.scalars import Reader
-from penstock.decode.avro.schema import (
+from penstock.decode.avro.walk import Walk, entry_walk, walk_of
+from penstock.decode.columns import arrow_type
+from penstock.schema.avro.model import (
     NO_DEFAULT,
     Array,
     AvroSchemaMistake,
@@ -40,9 +42,7 @@ from penstock.decode.avro.schema import (
     described,
     width_of,
 )
-from penstock.decode.avro.view import nullable, present_branches, view_type
-from penstock.decode.avro.walk import Walk, entry_walk, walk_of
-from penstock.decode.columns import arrow_type
+from penstock.schema.avro.view import nullable, present_branches, view_type
 
 _PROMOTED = {
     "int": ("int", "long", "float", "double"),

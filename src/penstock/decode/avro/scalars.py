@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from penstock import record
 from penstock.decode.avro.cursor import Cursor, Numbers, Page
-from penstock.decode.avro.schema import Enum, Fixed, Logical, Primitive
+from penstock.schema.avro.model import Enum, Fixed, Logical, Primitive
 
 Reader = Callable[[Cursor], pa.Array]
 """Reads one value at each position and moves behind it. One row per position, also for lost records."""

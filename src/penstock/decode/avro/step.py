@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.decode.avro.schema import Array, Enum, Map, Primitive, Record, Schema, Union, width_of
+from penstock.schema.avro.model import Array, Enum, Map, Primitive, Record, Schema, Union, width_of
 
 Step = Callable[[bytes, int, int], int]
 """From the page, a position and the record's end to the position after one value. Raises Broken."""

@@ -27,7 +27,7 @@ from google.protobuf.message_factory import GetMessageClass  # type: ignore[impo
 
 from penstock.decode.columns import arrow_type
 from penstock.decode.protobuf.rows import FIRST_SECOND, LAST_SECOND, LONGEST_SECONDS, NANOS, Refused, json_text
-from penstock.decode.protobuf.shape import (
+from penstock.schema.protobuf.shape import (
     Duration,
     Enum,
     Field,

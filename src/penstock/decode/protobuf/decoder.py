@@ -22,14 +22,15 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[i
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from penstock import record
-from penstock.decode.decoded import Decoded, Failure, shortened
+from penstock.decode.decoded import NULL, Decoded
 from penstock.decode.protobuf.batch import Batch, suits
 from penstock.decode.protobuf.evolution import conflict
 from penstock.decode.protobuf.header import Header, headers
 from penstock.decode.protobuf.rows import Rows
-from penstock.decode.protobuf.schema import MessageSchema, SchemaMistake, files_of
-from penstock.decode.protobuf.shape import shape_of
 from penstock.kafka.schema_registry import Lookup, RegisteredSchema
+from penstock.record import Failure, shortened
+from penstock.schema.protobuf.message import MessageSchema, SchemaMistake, files_of
+from penstock.schema.protobuf.shape import shape_of
 
 REUSED_BYTES = 1_000_000  # of records parsed into the same message object before it is given up
 
@@ -111,8 +112,7 @@ class ProtobufDecoder:
         values = values if values.type == pa.binary() else values.cast(pa.binary())
         failures: dict[int, Failure] = {}
         if values.null_count:
-            null = Failure(record.NULL_VALUE, "the value is null")
-            failures = dict.fromkeys(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist(), null)
+            failures = dict.fromkeys(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist(), NULL)
         schema_ids = None
         if self._lookup is None:
             rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))

@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock import record
-from penstock.decode.decoded import Failure
+from penstock.decode.decoded import empty
+from penstock.record import Failure
 
 SHORTEST = 6
 MOST_INDEXES = 64  # protoc nests messages at most 32 deep; a count beyond this is not one
@@ -72,7 +73,7 @@ def _grouped(codes: Any, parsed: list[Header | int]) -> Iterable[tuple[Header, A
 def parse(start: bytes, whole: bool) -> Header | int:
     """The header that a record begins with, or how many bytes are needed to tell. `whole`: there are no more bytes."""
     if not start:
-        return Header(None, failure=Failure(record.EMPTY_VALUE, "the value is empty (0 bytes)"))
+        return Header(None, failure=empty())
     if start[0] != 0:
         return Header(None, failure=_malformed(f"it begins with 0x{start[0]:02x}, not 0x00"))
     if len(start) < 5:

@@ -17,9 +17,9 @@ from google.protobuf.message_factory import GetMessageClass  # type: ignore[impo
 
 from penstock import record
 from penstock.decode.columns import arrow_type
-from penstock.decode.decoded import Failure, shortened
 from penstock.decode.protobuf.fault import fault
-from penstock.decode.protobuf.shape import (
+from penstock.record import Failure, shortened
+from penstock.schema.protobuf.shape import (
     Duration,
     Enum,
     Field,

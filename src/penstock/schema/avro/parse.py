@@ -10,7 +10,8 @@ import math
 import re
 from typing import Any, TypeGuard
 
-from penstock.decode.avro.schema import (
+from penstock.kafka.schema import RegisteredSchema
+from penstock.schema.avro.model import (
     NO_DEFAULT,
     PRIMITIVES,
     Array,
@@ -27,7 +28,6 @@ from penstock.decode.avro.schema import (
     Union,
     width_of,
 )
-from penstock.kafka.schema import RegisteredSchema
 from penstock.spec.types import MOST_DEPTH
 
 _ANNOTATES = {

@@ -32,7 +32,7 @@ from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-untyped]
 
-from penstock.decode.protobuf.schema import SchemaMistake
+from penstock.schema.protobuf.message import SchemaMistake
 from penstock.spec.types import MOST_DEPTH, Array, Decimal, Map, Member, Scalar, Struct, Type
 
 MOST_FIELDS = 10_000  # of a whole row; messages that contain each other's kinds twice would double at every level

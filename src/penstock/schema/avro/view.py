@@ -8,7 +8,7 @@ not: nobody could tell which of the two a number is.)
 
 from __future__ import annotations
 
-from penstock.decode.avro.schema import (
+from penstock.schema.avro.model import (
     Array,
     AvroSchemaMistake,
     Enum,
