@@ -42,7 +42,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     )
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv(*next(iter(QUICK_JVM.items())))
-        made = session.start(pipeline, tmp_path_factory.mktemp("spark-logs"))
+        every = ["core", "delta", "iceberg", "postgres"]
+        made = session.start(pipeline, tmp_path_factory.mktemp("spark-logs"), groups=every)
     yield made
     made.stop()
 

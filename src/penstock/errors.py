@@ -30,6 +30,7 @@
     │   ├── TopicRecreated         topic-recreated
     │   ├── StartNotThere          start-not-there        (no record is as new as `start` asks for)
     │   ├── BatchUnbalanced        batch-unbalanced
+    │   ├── Fenced                 fenced                 (another process writes under the same name)
     │   └── RuleStopped            rule-stopped
     ├── RunFailed                  exit 5   the engine, a step or a sink failed while running
     │   ├── EngineFailed           engine-failed
@@ -205,6 +206,10 @@ class StartNotThere(Stopped):
 
 class BatchUnbalanced(Stopped):
     code = "batch-unbalanced"
+
+
+class Fenced(Stopped):
+    code = "fenced"
 
 
 class RuleStopped(Stopped):

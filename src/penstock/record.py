@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 # The column a view has beside its decoded fields: where the record came from.
 KAFKA = "_kafka"
@@ -18,6 +19,7 @@ ON_REQUEST = ("key", "value", "headers", "timestamp_type")  # what `_kafka` hold
 # Where a record can die. A dead letter names one of these.
 DECODE = "decode"
 CONTRACT = "contract"
+SINK = "sink"
 
 # Error classes of dead letters. Stable: replay and statistics group by them.
 NULL_VALUE = "null-value"
@@ -47,6 +49,36 @@ def shortened(text: str, limit: int = REASON_LIMIT) -> str:
 
 # Kafka headers of a dead letter. The record's own headers come first and unchanged.
 HEADER_PREFIX = "penstock."
+# Header of a record in a Kafka sink: topic/partition/offset of the one it was made of.
+ORIGIN_HEADER = "penstock.origin"
+
+# A record that is ready to be sent to Kafka, with its types in Spark: what it is,
+OUTGOING = {
+    "topic": "string",
+    "partition": "int",
+    "key": "binary",
+    "value": "binary",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+# the record it was made of (null where the view does not say), and why it cannot be sent, or null.
+OUTGOING_AT = ("at_topic", "at_partition", "at_offset")
+OUTGOING_ERROR = "error"
+
+
+@dataclass(frozen=True, order=True)
+class OffsetRange:
+    """Offsets `start` up to, not including, `end` of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
 @dataclass(frozen=True)
@@ -56,6 +88,7 @@ class Known:
 
     written: int | None = None  # the newest batch that the ledger says the sink holds
     planned: int | None = None  # the newest batch there can be
+    ends: Mapping[tuple[str, int], int] = field(default_factory=dict)  # where batch `written` ended, per partition
 
 
 @dataclass(frozen=True)
@@ -69,3 +102,4 @@ class Batch:
     pipeline: str
     query: str
     id: int
+    ranges: tuple[OffsetRange, ...] = ()  # what it covers; none where it is not known yet

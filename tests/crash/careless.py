@@ -7,12 +7,14 @@ runs again is written again.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.cli.main import main
 from penstock.record import Batch
 from penstock.runtime import build
+from penstock.runtime.outlet import Outlet
+from penstock.sink.contract import Written
 from penstock.sink.delta import DeltaSink
 from penstock.spec.model import Pipeline
 
@@ -22,29 +24,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Careless(DeltaSink):
-    def written(self, batch: Batch) -> int | None:
-        return None
-
-    def write(self, batch: Batch, rows: DataFrame) -> int:
+    def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
         before = self._rows()
         rows.write.format("delta").mode("append").partitionBy(*self.partition_by).save(str(self.path))
-        return self._rows() - before
+        return Written(self._rows() - before)
 
     def _rows(self) -> int:
         table = self.table()
         return 0 if table is None else int(table.to_pyarrow_dataset().count_rows())
 
 
-def careless_sinks(pipeline: Pipeline) -> dict[str, Careless]:
-    return {
-        name: Careless(sink.name, sink.path, sink.partition_by)
-        for name, sink in _sinks(pipeline).items()
-        if isinstance(sink, DeltaSink)
-    }
+def careless(pipeline: Pipeline) -> list[Outlet]:
+    return [
+        replace(outlet, sink=Careless(outlet.sink.name, outlet.sink.path, outlet.sink.partition_by))
+        for outlet in _outlets(pipeline)
+        if isinstance(outlet.sink, DeltaSink)
+    ]
 
 
-_sinks = build.sinks
-build.sinks = careless_sinks  # type: ignore[assignment]
+_outlets = build.outlets
+build.outlets = careless
 
 if __name__ == "__main__":
     sys.exit(main())

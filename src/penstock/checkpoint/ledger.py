@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.checkpoint.log import OffsetRange
 from penstock.errors import CheckpointForeign
+from penstock.record import OffsetRange
 
 _BATCHES_PER_FILE = 1000
 
@@ -30,6 +30,7 @@ class ViewCount:
     passed: int
     dead: int
     dropped: dict[str, int] = field(default_factory=dict)  # rule -> records
+    rejected: int = 0  # of those that passed: refused by a sink, and therefore dead letters
 
     def balanced(self) -> bool:
         return self.read == self.passed + self.dead + sum(self.dropped.values())
@@ -43,6 +44,8 @@ class SinkCount:
     written: int
     dropped: int | None
     fingerprint: int | None = None
+    superseded: int = 0  # rows in whose place a newer one of the same key stands
+    rejected: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Entry:
 
     @property
     def dead(self) -> int:
-        return sum(v.dead for v in self.views.values())
+        return sum(v.dead + v.rejected for v in self.views.values())
 
     def as_line(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":")) + "\n"

@@ -13,24 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import CheckpointForeign
+from penstock.record import OffsetRange
 
 Positions = dict[tuple[str, int], int]
-
-
-@dataclass(frozen=True, order=True)
-class OffsetRange:
-    """Offsets `start` up to, not including, `end` of one partition."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-    def __len__(self) -> int:
-        return self.end - self.start
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
 @dataclass(frozen=True)

@@ -210,6 +210,13 @@ def _wait_for(session: Session, created: list[str]) -> None:
         time.sleep(0.05)
 
 
+def groups(config: Config, timeout: float = 10) -> list[str]:
+    """The names of all consumer groups."""
+    with _session(config, timeout) as session:
+        found = session.answer(session.client.list_consumer_groups(request_timeout=session.timeout))
+        return sorted(group.group_id for group in found.valid)
+
+
 def watermarks(
     config: Config, partitions: Mapping[str, int], timeout: float = 10
 ) -> dict[tuple[str, int], tuple[int, int]]:

@@ -18,12 +18,17 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class Held(Protocol):
+    @property
+    def rows(self) -> int: ...
+
+
 class Table(Protocol):
     """What is needed of a table: the sink contract, and a reader that is not Spark. `runtime` gives one."""
 
     def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None: ...
-    def written(self, batch: Batch) -> int | None: ...
-    def write(self, batch: Batch, rows: DataFrame) -> int: ...
+    def held(self, batch: Batch) -> int | None: ...
+    def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Held: ...
     def table(self) -> Any: ...
 
 
@@ -36,13 +41,14 @@ class DeadLetterTable:
         self.to.prepare(batch, known, accepted)
 
     def written(self, batch: Batch) -> int | None:
-        return self.to.written(batch)
+        return self.to.held(batch)
 
     def write(self, batch: Batch, rows: DataFrame) -> int:
         from pyspark.sql import functions as F
 
         origin = {"pipeline": batch.pipeline, "query": batch.query, "batch": batch.id}
-        return self.to.write(batch, rows.select("*", *(F.lit(value).alias(name) for name, value in origin.items())))
+        marked = rows.select("*", *(F.lit(value).alias(name) for name, value in origin.items()))
+        return self.to.write(batch, marked, replay=False).rows
 
     def read(self, query: str | None = None) -> Iterator[DeadLetter]:
         table = self.to.table()

@@ -15,18 +15,22 @@ is read a second time, to fetch their bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from penstock.checkpoint.ledger import Entry, Ledger, SinkCount
+from penstock import failpoint
+from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, TopicFact
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import BatchUnbalanced
-from penstock.record import Batch
-from penstock.runtime import balance, failpoint
+from penstock.record import Batch, Failure
+from penstock.runtime import balance, fingerprint
 from penstock.runtime.balance import unbalanced
-from penstock.runtime.inlet import Inlet, passed
+from penstock.runtime.inlet import Inlet, Position, passed, source_views
+from penstock.runtime.outlet import Outlet
 from penstock.runtime.tally import Counted, Handed, Tally
 from penstock.runtime.topics import TopicWatch
 from penstock.spec.model import Pipeline
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.route.dead_letter import DeadLetters
-    from penstock.sink.contract import Sink
+    from penstock.sink.contract import Sink, Written
 
 _LOCATED = 1_000_000  # offsets: in larger batches the positions of dead records could fill the driver
 
@@ -47,7 +51,7 @@ class Assembly:
 
     pipeline: Pipeline
     inlets: list[Inlet]
-    sinks: dict[str, Sink]
+    outlets: list[Outlet]
     dead_letters: DeadLetters
     log: SparkLog
     ledger: Ledger
@@ -57,32 +61,36 @@ class Assembly:
     first: bool = True  # only the first batch after a start can have been written before
 
     def process(self, raw: DataFrame, batch_id: int) -> Entry:
-        batch = Batch(self.pipeline.name, self.log.query_id() or "", batch_id)
         ranges = self.log.ranges(batch_id)
+        batch = Batch(self.pipeline.name, self.log.query_id() or "", batch_id, tuple(ranges))
         topics = self.topics.facts(r.topic for r in ranges)
         spanned = sum(map(len, ranges))
         locate = spanned <= _LOCATED
         # 1. decode and judge
         over = self._over(raw)
-        shared = len(self.inlets) > 1 or len(self.sinks) > 1 or None in over.values()
+        shared = len(self.inlets) > 1 or len(self.outlets) > 1 or None in over.values()
         tallies = {i.view: Tally(i.contract, i.judged(raw), shared=shared, locate=locate) for i in self.inlets}
         sources = {inlet.view: passed(tallies[inlet.view].rows) for inlet in self.inlets}
         made = views(sources, self.pipeline.transform)
         try:
             # 2. sinks
             failpoint.reach("before-sinks", batch_id, raw)
-            from_ = {name: made[self.pipeline.sinks[name].from_] for name in self.sinks}
-            handed = {name: self._into(sink, batch, from_[name]) for name, sink in self.sinks.items()}
+            written = {
+                o.sink.name: self._into(o.sink, _of_view(batch, topics, over[o.sink.name]), o.rows(made))
+                for o in self.outlets
+            }
             counted = {view: tally.result() for view, tally in tallies.items()}
             failpoint.reach("after-sinks", batch_id, raw)
         finally:
             for tally in tallies.values():
                 tally.release()
         # 3. dead letters
-        self._bury(batch, raw, counted)
+        rejected = _rejected(done for done, _ in written.values())
+        self._bury(batch, raw, counted, rejected)
         failpoint.reach("after-dead-letters", batch_id, raw)
         # 4. the balance
-        counts = {view: found.counts for view, found in counted.items()}
+        by_view = Counter(topics[topic].view for topic, _, _ in rejected)
+        counts = {view: replace(found.counts, rejected=by_view[view]) for view, found in counted.items()}
         entry = Entry(
             pipeline=batch.pipeline,
             query=batch.query,
@@ -93,8 +101,14 @@ class Assembly:
             topics=topics,
             views=counts,
             sinks={
-                name: SinkCount(rows, counts[view].passed - rows if (view := over[name]) else None, fingerprint)
-                for name, (rows, fingerprint) in handed.items()
+                name: SinkCount(
+                    written=done.rows,
+                    dropped=counts[view].passed - done.all if (view := over[name]) else None,
+                    fingerprint=which,
+                    superseded=done.superseded,
+                    rejected=len(done.rejected),
+                )
+                for name, (done, which) in written.items()
             },
             lost=self.topics.lost(ranges) if sum(c.read for c in counts.values()) < spanned else [],
             accepted=self.accepted if self.first else [],
@@ -113,38 +127,56 @@ class Assembly:
         twice does not see each of them once, so they are then kept, as for several sinks.
         """
         if self.over is None:
-            sources = {inlet.view: passed(inlet.judged(raw)) for inlet in self.inlets}
+            sources = source_views(self.inlets, raw)
             made = views(sources, self.pipeline.transform)
+            rows = {outlet.sink.name: outlet.rows(made) for outlet in self.outlets}
             self.over = {
-                name: next((view for view, rows in sources.items() if row_for_row(made[sink.from_], rows)), None)
-                for name, sink in self.pipeline.sinks.items()
+                name: next((view for view, whole in sources.items() if row_for_row(out, whole)), None)
+                for name, out in rows.items()
             }
         return self.over
 
-    def _into(self, sink: Sink, batch: Batch, rows: DataFrame) -> tuple[int, int | None]:
-        """Hand the rows to a sink, or in a replay only count them; either way every row is seen once."""
+    def _into(self, sink: Sink, batch: Batch, rows: DataFrame) -> tuple[Written, int | None]:
+        """What the sink says became of the rows, and the fingerprint of those it holds."""
         handed = Handed(failpoint.midway("during-sinks", batch.id, rows))
-        held = sink.written(batch) if self.first else None
-        if held is None:
-            held = sink.write(batch, handed.rows)
-        else:
-            handed.rows.write.format("noop").mode("overwrite").save()
-        count, fingerprint = handed.result()
-        if held != count and self._accepts_replay():
-            return held, None
-        if held != count:
-            raise unbalanced(batch.id, f"sink '{sink.name}' got {count} rows and holds {held}")
-        return count, fingerprint
+        done = sink.write(batch, handed.rows, replay=self.first)
+        count, which = handed.result()
+        if done.all != count and self._accepts_replay():
+            return done, None
+        if done.all != count:
+            raise unbalanced(batch.id, f"sink '{sink.name}' got {count} rows and accounts for {done.all}")
+        if which is not None:
+            which -= sum(fingerprint.of_offset(r.topic, r.partition, r.offset) for r in done.rejected)
+        return done, which
 
     def _accepts_replay(self) -> bool:
         """The operator said that what a batch wrote before the crash counts, whatever its replay makes of it."""
         return self.first and BatchUnbalanced.code in self.accepted
 
-    def _bury(self, batch: Batch, raw: DataFrame, counted: dict[str, Counted]) -> None:
-        dead = sum(found.counts.dead for found in counted.values())
+    def _bury(
+        self, batch: Batch, raw: DataFrame, counted: dict[str, Counted], rejected: dict[Position, Failure]
+    ) -> None:
+        dead = sum(found.counts.dead for found in counted.values()) + len(rejected)
         held = self.dead_letters.written(batch) if self.first else None
         if held is None and dead:
             parts = [i.dead_rows(raw, counted[i.view]) for i in self.inlets if counted[i.view].counts.dead]
+            parts += [i.rejected_rows(raw, rejected) for i in self.inlets if rejected]
             held = self.dead_letters.write(batch, reduce(lambda a, b: a.unionByName(b), parts))
         if (held or 0) != dead and not self._accepts_replay():
             raise unbalanced(batch.id, f"{dead} records died, {held or 0} dead letters were written")
+
+
+def _of_view(batch: Batch, topics: dict[str, TopicFact], view: str | None) -> Batch:
+    """The batch as a sink of one source view sees it: with the offsets of that view's topics only."""
+    if view is None:
+        return batch
+    return replace(batch, ranges=tuple(r for r in batch.ranges if topics[r.topic].view == view))
+
+
+def _rejected(written: Iterable[Written]) -> dict[Position, Failure]:
+    """Records that a sink refused, each once: the first sink that refuses one says why."""
+    found: dict[Position, Failure] = {}
+    for done in written:
+        for row in done.rejected:
+            found.setdefault((row.topic, row.partition, row.offset), row.why)
+    return found

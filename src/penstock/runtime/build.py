@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,16 +11,21 @@ from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
 from penstock.decode.formats import Place, Prepared, prepare
 from penstock.decode.stage import Decode
-from penstock.kafka.connection import client_config
+from penstock.encode.stage import Encoding
+from penstock.kafka.connection import client_config, spark_options
 from penstock.kafka.schema_registry import SchemaRegistry, settings_of
 from penstock.route.dead_letter import DeadLetters
 from penstock.route.kafka_topic import DeadLetterTopics
 from penstock.route.table import DeadLetterTable
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.inlet import Inlet
+from penstock.runtime.outlet import Outlet
 from penstock.runtime.topics import TopicWatch
 from penstock.sink.contract import Sink
 from penstock.sink.delta import DeltaSink
+from penstock.sink.kafka.exactly_once import KafkaSink
+from penstock.sink.kafka.stock import StockKafkaSink
+from penstock.spec import sinks as spec
 from penstock.spec.formats import AnyFormat, FromRegistry
 from penstock.spec.model import Pipeline
 from penstock.spec.references import resolve
@@ -50,7 +55,7 @@ def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str]
     return Assembly(
         pipeline=pipeline,
         inlets=inlets(pipeline),
-        sinks=sinks(pipeline),
+        outlets=outlets(pipeline),
         dead_letters=dead_letters(pipeline),
         log=SparkLog(at.spark),
         ledger=ledger,
@@ -63,9 +68,7 @@ def inlets(pipeline: Pipeline) -> list[Inlet]:
     source, made = pipeline.source, []
     topics = {source.view_of(topic): topic for topic in source.topics}
 
-    @lru_cache
-    def registry() -> SchemaRegistry:
-        return SchemaRegistry(settings_of(pipeline), home(pipeline).schemas)
+    registry = _registry(pipeline)
 
     for view, read in source.reads().items():
         topic = topics.get(view)
@@ -82,11 +85,26 @@ def inlets(pipeline: Pipeline) -> list[Inlet]:
     return made
 
 
-def sinks(pipeline: Pipeline) -> dict[str, Sink]:
-    return {
-        name: DeltaSink(name, _path(pipeline, sink.delta.path), tuple(sink.delta.partition_by))
-        for name, sink in pipeline.sinks.items()
-    }
+def _registry(pipeline: Pipeline) -> Callable[[], SchemaRegistry]:
+    """One for all who ask. Raises SpecInvalid when the spec names none."""
+    return lru_cache(lambda: SchemaRegistry(settings_of(pipeline), home(pipeline).schemas))
+
+
+def outlets(pipeline: Pipeline) -> list[Outlet]:
+    return [Outlet(_sink(pipeline, name, sink), sink.from_, sink.where) for name, sink in pipeline.sinks.items()]
+
+
+def _sink(pipeline: Pipeline, name: str, sink: spec.Sink) -> Sink:
+    match sink:
+        case spec.Sink(delta=spec.DeltaTable() as to):
+            return DeltaSink(name, _path(pipeline, to.path), tuple(to.partition_by), to.evolve is not None)
+        case spec.Sink(kafka=spec.KafkaTopic() as topic):
+            encoding = Encoding(name, topic, pipeline.base, _registry(pipeline))
+            config = client_config(pipeline)
+            if topic.guarantee == "at-least-once":
+                return StockKafkaSink(name, config, spark_options(pipeline), encoding)
+            return KafkaSink(name, config, encoding, topic.guarantee, tuple(pipeline.source.topics), topic.origin)
+    raise AssertionError(sink)
 
 
 def dead_letters(pipeline: Pipeline) -> DeadLetters:

@@ -39,3 +39,7 @@ def of_offsets(topic: str, partition: int, offsets: np.ndarray[Any, np.dtype[np.
     """The part of one partition; those of several are added."""
     mixed = ((offsets % _PRIME) * _BY_OFFSET + partition * _BY_PARTITION + zlib.crc32(topic.encode())) % _PRIME
     return int(((mixed * mixed) % _PRIME).sum())
+
+
+def of_offset(topic: str, partition: int, offset: int) -> int:
+    return of_offsets(topic, partition, np.array([offset], dtype=np.int64))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock import record
 from penstock.decode.stage import Decode
+from penstock.record import Failure
 from penstock.route import dead_letter
 from penstock.runtime.tally import Counted
 from penstock.spec.model import Pipeline
@@ -17,6 +18,9 @@ from penstock.transform.sql import views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+Position = tuple[str, int, int]
+"""Topic, partition, offset."""
 
 _FEW = 20_000  # dead records that are still picked out by position
 
@@ -40,6 +44,25 @@ class Inlet:
         dead = judged.where(judged[record.RULE].isin(self.contract.deadly))
         return dead_letter.as_rows(dead, self.contract.reason(dead))
 
+    def rejected_rows(self, raw: DataFrame, rejected: dict[Position, Failure]) -> DataFrame:
+        """The records of this view that a sink refused, with their bytes and the sink's reasons."""
+        from pyspark.sql import functions as F
+
+        at = list(rejected)
+        judged = self.judged(_at(raw, at) if len(at) <= _FEW else raw, with_raw=True)
+        reasons = raw.sparkSession.createDataFrame(
+            [(*where, why.error_class, why.reason) for where, why in rejected.items()],
+            "at_topic string, at_partition int, at_offset bigint, why_class string, why_reason string",
+        )
+        here = F.col(record.KAFKA)
+        same = (
+            (here["topic"] == F.col("at_topic"))
+            & (here["partition"] == F.col("at_partition"))
+            & (here["offset"] == F.col("at_offset"))
+        )
+        dead = judged.join(F.broadcast(reasons), same)
+        return dead_letter.as_rows(dead, (F.lit(record.SINK), F.col("why_class"), F.col("why_reason")))
+
 
 def passed(judged: DataFrame) -> DataFrame:
     return judged.where(judged[record.RULE].isNull()).drop(record.ERROR, record.RULE)
@@ -47,10 +70,14 @@ def passed(judged: DataFrame) -> DataFrame:
 
 def all_views(pipeline: Pipeline, inlets: Iterable[Inlet], raw: DataFrame) -> dict[str, DataFrame]:
     """Every view of the spec over some raw records, without counting: to try the spec out, and to recount."""
-    return views({inlet.view: passed(inlet.judged(raw)) for inlet in inlets}, pipeline.transform)
+    return views(source_views(inlets, raw), pipeline.transform)
 
 
-def _at(raw: DataFrame, positions: list[tuple[str, int, int]]) -> DataFrame:
+def source_views(inlets: Iterable[Inlet], raw: DataFrame) -> dict[str, DataFrame]:
+    return {inlet.view: passed(inlet.judged(raw)) for inlet in inlets}
+
+
+def _at(raw: DataFrame, positions: list[Position]) -> DataFrame:
     by_partition: dict[tuple[str, int], list[int]] = {}
     for topic, partition, offset in positions:
         by_partition.setdefault((topic, partition), []).append(offset)

@@ -18,7 +18,8 @@ def expected(pipeline: Pipeline, entry: Entry, sink: str) -> dict[tuple[str, int
     """Offsets per topic and partition."""
     spark = session.start(pipeline, build.home(pipeline).logs)
     raw = source.bounded(spark, pipeline, entry.ranges)
-    view = all_views(pipeline, build.inlets(pipeline), raw)[pipeline.sinks[sink].from_]
+    outlet = next(outlet for outlet in build.outlets(pipeline) if outlet.sink.name == sink)
+    view = outlet.rows(all_views(pipeline, build.inlets(pipeline), raw))
     found: dict[tuple[str, int], list[int]] = {}
     for row in view.select(*(f"{KAFKA}.{name}" for name in ("topic", "partition", "offset"))).toLocalIterator():
         found.setdefault((row["topic"], row["partition"]), []).append(row["offset"])

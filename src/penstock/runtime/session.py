@@ -55,6 +55,7 @@ def settings(groups: Iterable[str], master: str = "local[*]") -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.metricsEnabled": "false",
+        "spark.speculation": "false",  # two attempts at one task would fence each other in Kafka
     }
     if master.startswith("local"):
         conf |= {

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry
-from penstock.errors import PenstockError, SpecInvalid
+from penstock.errors import PenstockError
 from penstock.kafka.connection import client_config
 from penstock.record import Batch, Known
 from penstock.runtime import build, guard, session
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.failure import translate
-from penstock.runtime.inlet import all_views
+from penstock.runtime.inlet import source_views
+from penstock.sink.contract import Incoming
 from penstock.source import kafka as source
 from penstock.source import start
 from penstock.source.subscription import Subscription, subscribe
 from penstock.spec.model import Every, Pipeline
+from penstock.transform.sql import moved, views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,7 +85,7 @@ def run(
         prepare(assembly, frozenset(accept))
         _report_ignored_start(pipeline, assembly, watch)
         spark = session.start(pipeline, home.logs)
-        _rehearse(spark, assembly)
+        rehearse(spark, assembly)
         watch.started(pipeline, home)
         begin = start.starting_offsets(client_config(pipeline), pipeline.source, subscription.topics)
 
@@ -98,9 +100,10 @@ def prepare(assembly: Assembly, accepted: frozenset[str]) -> None:
     """Let sinks and dead letters compare what they hold with what checkpoint and ledger know."""
     last, planned = assembly.ledger.last(), assembly.log.planned()
     batch = Batch(assembly.pipeline.name, assembly.log.query_id() or "", 0)
-    for name, sink in assembly.sinks.items():
-        written = last.batch if last and name in last.sinks else None
-        sink.prepare(batch, Known(written, planned), accepted)
+    for outlet in assembly.outlets:
+        held = last if last and outlet.sink.name in last.sinks else None
+        ends = {(r.topic, r.partition): r.end for r in held.ranges} if held else {}
+        outlet.sink.prepare(batch, Known(held.batch if held else None, planned, ends), accepted)
     assembly.dead_letters.prepare(batch, Known(None, planned), accepted)
 
 
@@ -124,22 +127,27 @@ def _report_ignored_start(pipeline: Pipeline, assembly: Assembly, watch: Watch) 
         )
 
 
-def _rehearse(spark: SparkSession, assembly: Assembly) -> None:
+def rehearse(spark: SparkSession, assembly: Assembly) -> None:
     """Resolve every rule and every step over no rows: what is wrong with them shows before anything is read."""
     raw = spark.createDataFrame(
         [],
         "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
         "headers array<struct<key:string,value:binary>>",
     )
-    made = all_views(assembly.pipeline, assembly.inlets, raw)
-    for name, sink in assembly.pipeline.sinks.items():
-        absent = [column for column in sink.delta.partition_by if column not in made[sink.from_].columns]
-        if absent:
-            raise SpecInvalid(
-                f"sink '{name}' is partitioned by '{absent[0]}', which view '{sink.from_}' does not have",
-                cause=f"it has: {', '.join(made[sink.from_].columns)}",
-                next_command=f"correct `partition_by` of sink '{name}'",
-            )
+    sources = source_views(assembly.inlets, raw)
+    made = views(sources, assembly.pipeline.transform)
+    for outlet in assembly.outlets:
+        rows = outlet.rows(made)
+        outlet.sink.suits(Incoming(outlet.view, rows.schema, _apart(assembly.pipeline, rows, sources.values())))
+
+
+def _apart(pipeline: Pipeline, rows: DataFrame, sources: Iterable[DataFrame]) -> str:
+    """Why rows of one input partition do not stay in one task, in their order; empty when they do."""
+    if pipeline.source.min_partitions or pipeline.source.max_records_per_partition:
+        return "`min_partitions` and `max_records_per_partition` split input partitions into several tasks"
+    if all(moved(rows, source) for source in sources):
+        return "its steps join, group, sort or limit rows"
+    return ""
 
 
 def _keep_running(

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.checkpoint.ledger import TopicFact
-from penstock.checkpoint.log import OffsetRange
 from penstock.errors import TopicRecreated
 from penstock.kafka import admin
 from penstock.kafka.connection import Config
+from penstock.record import OffsetRange
 from penstock.spec.source import Source
 
 

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from penstock.checkpoint.ledger import Entry, Ledger
-from penstock.checkpoint.log import OffsetRange, SparkLog
+from penstock.checkpoint.log import SparkLog
 from penstock.errors import LedgerMissing, first_line
 from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.kafka.consume import position, visible
-from penstock.record import KAFKA
+from penstock.record import KAFKA, SINK, OffsetRange
 from penstock.route.dead_letter import DeadLetters
 from penstock.runtime import build, fingerprint, recount
 from penstock.runtime.failure import translate
@@ -97,15 +97,15 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
             next_command="penstock run FILE --until-caught-up; or restore the directory from a backup",
         )
     report = Report(pipeline.name, batches=len(entries), offsets=sum(len(r) for e in entries for r in e.ranges))
-    query, log, sinks = entries[-1].query, SparkLog(home.spark), build.sinks(pipeline)
+    query, log, sinks = entries[-1].query, SparkLog(home.spark), {o.sink.name: o.sink for o in build.outlets(pipeline)}
     _follow_on(entries, log, report)
     records = _in_kafka(pipeline, entries, report)
-    dead = _in_dead_letters(build.dead_letters(pipeline), query, report)
+    dead, refused = _in_dead_letters(build.dead_letters(pipeline), query, report)
     held = {name: None if build.backfills(pipeline) else sink.positions(KAFKA) for name, sink in sinks.items()}
     report.in_flight = _in_flight(log, entries)  # after the sinks were read: the pipeline may be running
     _same_as_read(entries, records, dead, report)
     for name, sink in sinks.items():
-        _in_sink(pipeline, sink, held[name], entries, records, dead, report)
+        _in_sink(pipeline, sink, held[name], entries, records, dead, refused, report)
     former = {name for entry in entries for name in entry.sinks} - sinks.keys()
     report.unproven += [f"sink '{name}' is in the ledger and no longer in the spec" for name in sorted(former)]
     report.records = sum(e.read for e in entries)
@@ -187,11 +187,16 @@ def _in_kafka(pipeline: Pipeline, entries: list[Entry], report: Report) -> By:
     return found
 
 
-def _in_dead_letters(letters: DeadLetters, query: str, report: Report) -> By:
+def _in_dead_letters(letters: DeadLetters, query: str, report: Report) -> tuple[By, By]:
+    """All of them, and those that only a sink refused: another sink may well hold these."""
     found: dict[Partition, list[int]] = {}
+    refused: dict[Partition, list[int]] = {}
     for letter in letters.read(query):
         found.setdefault((letter.topic, letter.partition), []).append(letter.offset)
-    return _once(found, "dead-letter", report)
+        if letter.stage == SINK:
+            refused.setdefault((letter.topic, letter.partition), []).append(letter.offset)
+    by_sink = {partition: np.array(offsets, dtype=np.int64) for partition, offsets in refused.items()}
+    return _once(found, "dead-letter", report), by_sink
 
 
 def _once(found: dict[Partition, list[int]], where: str, report: Report) -> By:
@@ -223,8 +228,8 @@ def _same_as_read(entries: list[Entry], records: By, dead: By, report: Report) -
                 text = f"Kafka holds {there} records, the ledger says {count.read} were read"
                 report.findings.append(Finding("not-as-read", f"view '{view}': {text}", entry.batch))
             buried = sum(len(_within(dead, r)) for r in ranges)
-            if buried != count.dead:
-                text = f"view '{view}': {buried} dead letters are there, the ledger says {count.dead}"
+            if buried != count.dead + count.rejected:
+                text = f"view '{view}': {buried} dead letters are there, the ledger says {count.dead + count.rejected}"
                 report.findings.append(Finding("dead-letters-differ", text, entry.batch))
     for partition, offsets in dead.items():
         _invented(partition, offsets, records, "dead letters", report)
@@ -251,12 +256,14 @@ def _in_sink(
     entries: list[Entry],
     records: By,
     dead: By,
+    refused: By,
     report: Report,
 ) -> None:
     """Steps 3 and 4 for one sink. Where there are no positions, or a backfill writes to the same table and offsets
     stand there for two reasons, batches are counted."""
     name = sink.name
-    if positions is None or any(e.sinks[name].dropped is None for e in entries if name in e.sinks):
+    counts = [entry.sinks[name] for entry in entries if name in entry.sinks]
+    if positions is None or any(count.dropped is None or count.superseded for count in counts):
         report.proof[name] = "by count"
         _by_count(name, sink, entries, report)
         return
@@ -265,7 +272,8 @@ def _in_sink(
     report.sinks[name] = sum(map(len, positions.values()))
     for partition, offsets in held.items():
         _invented(partition, offsets, records, f"sink '{name}'", report)
-        both = np.intersect1d(offsets, dead.get(partition, _NOTHING))
+        elsewhere = np.setdiff1d(dead.get(partition, _NOTHING), refused.get(partition, _NOTHING))
+        both = np.intersect1d(offsets, elsewhere)
         if len(both):
             report.findings.append(
                 Finding(
@@ -315,6 +323,10 @@ def _batch_in_sink(
 
 def _by_count(name: str, sink: Sink, entries: list[Entry], report: Report) -> None:
     there = sink.rows_by_batch(entries[-1].query)
+    if there is None:
+        report.proof[name] = "not proven"
+        report.unproven.append(f"sink '{name}' does not say which records it holds")
+        return
     report.sinks[name] = sum(there.values())
     for entry in entries:
         count = entry.sinks.get(name)

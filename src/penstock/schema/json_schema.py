@@ -1,9 +1,12 @@
-"""A JSON Schema of the registry as the columns of a view.
+"""A JSON Schema of the registry as the columns of a view, and one for columns that are written.
 
 Objects become structs, arrays arrays, objects with only `additionalProperties` maps; `integer` is a bigint, `number` a
 double, `string` with `format: date-time` a timestamp, with `format: date` a date. A property is required when it is
 listed so and cannot be null. Null next to one other type (`["string", "null"]`, `oneOf`, `anyOf`) makes it nullable;
 `$ref` inside the document is followed. What could be more than one type has no column type and is refused.
+
+The other way around the same holds; what JSON has no type for is told by its range (the smaller integers), read as a
+double (float, decimal) or as text (binary, which is base64, and timestamp_ntz).
 """
 
 from __future__ import annotations
@@ -11,11 +14,25 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from penstock.spec.types import Array, Map, Member, Scalar, Struct, Type
+from penstock.spec.types import Array, Decimal, Map, Member, Scalar, Struct, Type
 
 _SCALARS = {"integer": "bigint", "number": "double", "boolean": "boolean", "string": "string"}
 _FORMATS = {"date-time": "timestamp", "date": "date"}
 _DEEPEST = 50
+_WRITTEN: dict[str, dict[str, Any]] = {
+    "string": {"type": "string"},
+    "boolean": {"type": "boolean"},
+    "tinyint": {"type": "integer", "minimum": -(2**7), "maximum": 2**7 - 1},
+    "smallint": {"type": "integer", "minimum": -(2**15), "maximum": 2**15 - 1},
+    "int": {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
+    "bigint": {"type": "integer"},
+    "float": {"type": "number"},
+    "double": {"type": "number"},
+    "date": {"type": "string", "format": "date"},
+    "timestamp": {"type": "string", "format": "date-time"},
+    "timestamp_ntz": {"type": "string"},
+    "binary": {"type": "string", "contentEncoding": "base64"},
+}
 
 
 class JsonSchemaMistake(ValueError):
@@ -87,3 +104,37 @@ def _present(schema: dict[str, Any], document: Any, path: str) -> tuple[dict[str
     if len(others) != 1:
         raise JsonSchemaMistake(f"{path}: more than one type in oneOf or anyOf")
     return _followed(others[0], document, path), len(others) < len(branches)
+
+
+def json_schema(struct: Struct, name: str = "record") -> str:
+    """A schema for records of these columns; `name` is its title, which Confluent's serializers ask for.
+
+    Objects are closed: only so does a registry call a property that is added compatible with what was written before.
+    """
+    document = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name, **_written(struct)}
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _written(column: Type) -> dict[str, Any]:
+    match column:
+        case Scalar(epoch=str()):
+            return {"type": "integer"}
+        case Scalar(name=name):
+            return dict(_WRITTEN[name])
+        case Decimal():
+            return {"type": "number"}
+        case Array(item=item):
+            return {"type": "array", "items": _or_null(item)}
+        case Map(value=value):
+            return {"type": "object", "additionalProperties": _or_null(value)}
+        case Struct(members=members):
+            found: dict[str, Any] = {"type": "object", "additionalProperties": False}
+            found["properties"] = {m.name: _written(m.type) if m.required else _or_null(m.type) for m in members}
+            required = [m.name for m in members if m.required]
+            return {**found, "required": required} if required else found
+    raise AssertionError(column)
+
+
+def _or_null(column: Type) -> dict[str, Any]:
+    """As Confluent's generators write it; null first, where a default would be."""
+    return {"oneOf": [{"type": "null"}, _written(column)]}

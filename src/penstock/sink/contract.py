@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.record import Batch, Known
+from penstock.record import Batch, Failure, Known
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A row that a sink cannot take, by the record it was made of."""
+
+    topic: str
+    partition: int
+    offset: int
+    why: Failure
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a sink says about one batch. Every row handed to it is one of the three."""
+
+    rows: int  # it holds them
+    superseded: int = 0  # a newer row of the same key took their place
+    rejected: Sequence[Rejected] = ()
+
+    @property
+    def all(self) -> int:
+        return self.rows + self.superseded + len(self.rejected)
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """What a sink is told about the rows it will get."""
+
+    view: str
+    columns: StructType
+    apart: str = ""  # why the rows of one input partition do not stay in one task, in their order; empty: they do
 
 
 class Sink(Protocol):
     """Where the rows of a view go.
 
-    When: `prepare` once per start, before anything is read. Then, batch by batch and never two at once, `written` for
-    the first batch of a start (the only one that can be a replay) and `write`.
+    When: `prepare` once per start, before anything is read; `suits` before the first batch. Then `write`, batch by
+    batch and never two at once.
     After a crash: Spark runs the same batch id with the same offsets again. `write` must then leave the sink as one
     run would have left it, whatever the crash left behind; and it must become visible whole or not at all.
     """
@@ -30,11 +65,15 @@ class Sink(Protocol):
         """Raise now what would stop the first batch: a place that cannot be written, rows of another query,
         a table that has lost batches."""
 
-    def written(self, batch: Batch) -> int | None:
-        """Rows the sink already holds of this batch, or None when it holds none of it."""
+    def suits(self, incoming: Incoming) -> None:
+        """Raise SpecInvalid when such rows can never be written."""
 
-    def write(self, batch: Batch, rows: DataFrame) -> int:
-        """Write all rows or none, once; return how many the sink itself says it now holds of this batch."""
+    def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
+        """Write all rows or none, once, and say what became of them.
+
+        `replay`: this batch may have been written before. Whether or not it was, every row is read exactly once: the
+        caller counts them on their way.
+        """
 
     def positions(self, column: str) -> dict[tuple[str, int], list[int]] | None:
         """Offsets the sink holds, per topic and partition, with repetitions; None when its rows do not carry `column`.
@@ -42,5 +81,11 @@ class Sink(Protocol):
         Read by something that is not Spark. For `verify`.
         """
 
-    def rows_by_batch(self, query: str) -> dict[int, int]:
-        """Rows the sink's own records say each batch of `query` has. For `verify`, where there are no positions."""
+    def rows_by_batch(self, query: str) -> dict[int, int] | None:
+        """Rows the sink's own records say each batch of `query` has; None when it keeps none. For `verify`, where there
+        are no positions."""
+
+
+def read_through(rows: DataFrame) -> None:
+    """Read every row once and keep none: for a replay of what is written already."""
+    rows.write.format("noop").mode("overwrite").save()

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from penstock.checkpoint.log import OffsetRange
 from penstock.kafka.connection import spark_options
+from penstock.record import OffsetRange
 from penstock.source.subscription import Subscription
 from penstock.spec.model import Pipeline
 

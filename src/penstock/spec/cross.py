@@ -100,6 +100,8 @@ def _target_mistakes(spec: Pipeline) -> list[CrossMistake]:
     found: list[CrossMistake] = []
     tables: dict[str, str] = {}
     for name, sink in spec.sinks.items():
+        if not sink.delta:
+            continue
         other = tables.setdefault(posixpath.normpath(sink.delta.path), f"sink '{name}'")
         if other != f"sink '{name}'":
             found.append((("sinks", name, "delta", "path"), f"{other} writes to the same table", []))
@@ -114,6 +116,13 @@ def _target_mistakes(spec: Pipeline) -> list[CrossMistake]:
             found.append((where, text, []))
         targets = {dead.kafka.topic.replace("{topic}", topic) for topic in spec.source.topics or [""]}
         for target in sorted(targets):
-            if target in spec.source.topics or (pattern and pattern.matches(target)):
+            if spec.source.reads_topic(target):
                 found.append((where, f"dead letters would be read again: '{target}' is a source topic", []))
+    for name, sink in spec.sinks.items():
+        topic = sink.kafka.topic if sink.kafka else None
+        if topic and spec.source.reads_topic(topic):
+            text = f"what is written would be read again: '{topic}' is a source topic"
+            found.append((("sinks", name, "kafka", "topic"), text, []))
+        if topic and dead.kafka and topic in targets:
+            found.append((("sinks", name, "kafka", "topic"), f"dead letters go to '{topic}'", []))
     return found

@@ -12,7 +12,8 @@ from typing import Any
 from penstock.spec import shape
 from penstock.spec.cross import CrossMistake, cross_check
 from penstock.spec.formats import StringFormat
-from penstock.spec.model import DeadLetters, DeltaTable, Kafka, Pipeline, Rule, Sink, Step
+from penstock.spec.model import DeadLetters, Kafka, Pipeline, Rule, Step
+from penstock.spec.sinks import DeltaTable, Sink
 from penstock.spec.source import Source, Topic
 
 
@@ -42,6 +43,7 @@ def cross_mistakes(data: Any) -> list[CrossMistake]:
                 from_=sink["from"],
                 # A path that is missing is a mistake of its own; the sink's name stands in for it.
                 delta=DeltaTable.model_construct(path=_text(_mapping(sink, "delta").get("path"), f"\0{name}")),
+                kafka=None,
             )
             for name, sink in _mappings(data, "sinks").items()
             if isinstance(sink.get("from"), str)

@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 from penstock.spec.cross import cross_check
 from penstock.spec.duration import Duration
 from penstock.spec.registry import Registry
+from penstock.spec.sinks import Sink
 from penstock.spec.source import Source
 from penstock.spec.words import DEAD_LETTER_TOPIC, Name, Part, Setting, Text, TopicName, ViewName
 
@@ -59,20 +60,6 @@ class Step(Part):
 
     view: ViewName = Field(description="Name of the new view.")
     sql: Text = Field(description="A Spark SQL query over the views defined before it.")
-
-
-class DeltaTable(Part):
-    """A Delta table that batches are appended to, each exactly once."""
-
-    path: Text = Field(description="Directory of the table, relative to the spec.")
-    partition_by: list[str] = Field(default_factory=list, description="Columns to partition a new table by.")
-
-
-class Sink(Part):
-    """Where the rows of a view go: exactly one of the kinds below."""
-
-    from_: ViewName = Field(alias="from", description="The view that is written.")
-    delta: DeltaTable = Field(description="Write to a Delta table.")
 
 
 class DeadLetterTopic(Part):

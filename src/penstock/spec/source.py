@@ -104,6 +104,9 @@ class Source(Part):
             return {self.pattern.view: self.pattern}
         return {self.view_of(name): topic for name, topic in self.topics.items()}
 
+    def reads_topic(self, topic: str) -> bool:
+        return topic in self.topics or (self.pattern is not None and self.pattern.matches(topic))
+
     def view_of(self, topic: str) -> str:
         if self.pattern:
             return self.pattern.view

@@ -39,10 +39,23 @@ def views(sources: dict[str, DataFrame], steps: Iterable[Step]) -> dict[str, Dat
 
 def row_for_row(rows: DataFrame, source: DataFrame) -> bool:
     """Whether `rows` is `source` with rows left out: then what was left out can be counted, record by record."""
+    return _between(rows, source) is not None
+
+
+def moved(rows: DataFrame, source: DataFrame) -> bool:
+    """Whether `rows` takes rows of `source` out of the task, or out of the order, that they are read in."""
+    between = _between(rows, source)
+    return between is None or "Sort" in between
+
+
+def _between(rows: DataFrame, source: DataFrame) -> list[str] | None:
+    """The kinds of nodes between `rows` and `source`, if all of them keep rows one for one."""
     plan = rows._jdf.queryExecution().analyzed()
     target = source._jdf.queryExecution().analyzed()
+    found: list[str] = []
     while not plan.sameResult(target):
         if plan.nodeName() not in _ROW_FOR_ROW or plan.children().size() != 1:
-            return False
+            return None
+        found.append(plan.nodeName())
         plan = plan.children().apply(0)
-    return True
+    return found

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, TopicFact, ViewCount
-from penstock.checkpoint.log import OffsetRange
+from penstock.record import OffsetRange
 
 
 def entry(batch: int, read: int = 10, query: str = "q1") -> Entry:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.log import OffsetRange, SparkLog
+from penstock.checkpoint.log import SparkLog
 from penstock.errors import CheckpointForeign
+from penstock.record import OffsetRange
 
 
 def checkpoint(path: Path, start: dict[str, dict[str, int]], *ends: dict[str, dict[str, int]]) -> SparkLog:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.checkpoint.ledger import Entry, SinkCount, TopicFact, ViewCount
-from penstock.checkpoint.log import OffsetRange
 from penstock.observe.progress import Progress
+from penstock.record import OffsetRange
 
 
 def entry(batch: int, *ranges: OffsetRange, read: int | None = None, sink_dropped: int | None = 0) -> Entry:

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, TopicFact, ViewCount
-from penstock.checkpoint.log import OffsetRange
 from penstock.errors import CheckpointForeign, CheckpointMissing, LedgerMissing, PenstockError, Stopped
+from penstock.record import OffsetRange
 from penstock.runtime import guard
 
 NOTHING: frozenset[str] = frozenset()

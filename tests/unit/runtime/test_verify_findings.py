@@ -13,7 +13,8 @@ import pytest
 from deltalake import write_deltalake
 
 from penstock.checkpoint.ledger import Entry, SinkCount, TopicFact, ViewCount
-from penstock.checkpoint.log import OffsetRange, SparkLog
+from penstock.checkpoint.log import SparkLog
+from penstock.record import OffsetRange
 from penstock.runtime import fingerprint, verify
 from penstock.runtime.verify import By, Finding, Report
 from penstock.sink.delta import DeltaSink
@@ -218,7 +219,7 @@ def table(path: Path, offsets: dict[int, list[int]]) -> DeltaSink:
 
 def proven(sink: DeltaSink, entries: list[Entry] = ENTRIES) -> Report:
     report = Report("payments")
-    verify._in_sink(PIPELINE, sink, sink.positions("_kafka"), entries, by(IN_KAFKA), by(DEAD), report)
+    verify._in_sink(PIPELINE, sink, sink.positions("_kafka"), entries, by(IN_KAFKA), by(DEAD), {}, report)
     return report
 
 

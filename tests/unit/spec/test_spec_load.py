@@ -16,16 +16,15 @@ from penstock.spec.load import load
 from penstock.spec.model import (
     DeadLetters,
     DeadLetterTopic,
-    DeltaTable,
     Every,
     Kafka,
     Pipeline,
     Rate,
     Rule,
-    Sink,
     Step,
     TopicSettings,
 )
+from penstock.spec.sinks import DeltaTable, Sink
 from penstock.spec.source import Source, Topic
 
 Write = Callable[..., Path]

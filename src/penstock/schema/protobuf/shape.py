@@ -79,6 +79,9 @@ class Plain:
 @dataclass(frozen=True)
 class Enum:
     names: tuple[tuple[int, str], ...]  # of two names for one number, the first
+    others: tuple[tuple[int, str], ...] = ()  # the other names
+    name: str = ""
+    closed: bool = False  # a number without a name is none of its values: proto2
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,8 @@ class Field:
     presence: bool = False
     required: bool = False
     group: bool = False  # written between two tags instead of with a length
+    packed: bool = False  # repeated numbers that are written as one value
+    oneof: str | None = None  # the name of a oneof that has other members too
 
 
 def struct_of(descriptor: Any) -> Struct:
@@ -215,6 +220,8 @@ class _Walk:
             presence=field.has_presence,
             required=field.is_required,
             group=field.type == FieldDescriptor.TYPE_GROUP,
+            packed=field.is_packed,
+            oneof=_oneof(field),
         )
 
     def shape(self, field: Any, path: str, above: set[str]) -> Shape:
@@ -222,7 +229,8 @@ class _Walk:
             names: dict[int, str] = {}
             for value in field.enum_type.values:
                 names.setdefault(value.number, value.name)
-            return Enum(tuple(names.items()))
+            others = [(v.number, v.name) for v in field.enum_type.values if names[v.number] != v.name]
+            return Enum(tuple(names.items()), tuple(others), field.enum_type.full_name, field.enum_type.is_closed)
         descriptor = field.message_type
         if descriptor is None:
             return Plain(field.type)
@@ -241,3 +249,8 @@ class _Walk:
         if not descriptor.fields:
             return Presence()
         return self.message(descriptor, path, above | {name})
+
+
+def _oneof(field: Any) -> str | None:
+    oneof = field.containing_oneof  # also made up by protoc around an `optional` field, alone
+    return oneof.name if oneof is not None and len(oneof.fields) > 1 else None

@@ -1,0 +1,1 @@
+"""Avro, encoded many records at a time: see `encoder`."""

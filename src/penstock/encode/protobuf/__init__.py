@@ -1,0 +1,1 @@
+"""Protobuf, encoded many records at a time: see `encoder`."""

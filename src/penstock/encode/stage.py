@@ -1,0 +1,168 @@
+"""Encode as a step of the plan: rows of a view in, records for Kafka out, or the reason why one cannot be.
+
+What the engine can do itself is done there: picking columns, JSON, text. Formats with a schema of their own are written
+by their encoders, in the same Python worker that sends the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.encode.encoded import Encoder
+from penstock.encode.formats import Prepared, prepare
+from penstock.errors import SpecInvalid, first_line
+from penstock.kafka.schema_registry import SchemaRegistry
+from penstock.record import (
+    DELETED,
+    KAFKA,
+    KEY,
+    ORIGIN_HEADER,
+    OUTGOING,
+    OUTGOING_AT,
+    OUTGOING_ERROR,
+    WRONG_TYPE,
+    Failure,
+)
+from penstock.spec.sinks import AnyEncode, KafkaTopic
+from penstock.spec.words import TOPIC_NAME
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+OWN = (KAFKA, KEY, DELETED)  # Penstock's columns: part of a view, not of a record that is made of it
+_ERROR_TYPE = pa.struct([("class", pa.string()), ("reason", pa.string())])
+_HEADERS = OUTGOING["headers"]
+
+
+@dataclass(frozen=True)
+class EncodeRecords:
+    """In a Python worker: structs become bytes by their encoders; what the engine made passes through."""
+
+    key: Encoder | None
+    value: Encoder | None
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        failures: dict[int, Failure] = {}
+        columns = {name: batch.column(name) for name in (*OUTGOING, *OUTGOING_AT)}
+        for name, encoder in (("value", self.value), ("key", self.key)):
+            if encoder is not None:
+                columns[name] = _encoded(encoder, columns[name], failures)
+        topics = columns["topic"]
+        named = pc.fill_null(pc.match_substring_regex(topics, TOPIC_NAME), False)
+        if not pc.all(named).as_py():
+            for i in pc.indices_nonzero(pc.invert(named)).to_pylist():
+                failures.setdefault(i, Failure(WRONG_TYPE, f"{topics[i].as_py()!r} is no name of a topic"))
+        errors: list[dict[str, str] | None] = [None] * batch.num_rows
+        for i, failure in failures.items():
+            errors[i] = {"class": failure.error_class, "reason": failure.reason}
+        columns[OUTGOING_ERROR] = pa.array(errors, _ERROR_TYPE) if failures else pa.nulls(batch.num_rows, _ERROR_TYPE)
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _encoded(encoder: Encoder, structs: pa.StructArray, failures: dict[int, Failure]) -> pa.Array:
+    """The bytes of each struct, null where there is none."""
+    if not structs.null_count:
+        done = encoder(pa.RecordBatch.from_struct_array(structs))
+        failures.update(done.failures)
+        return done.values.cast(pa.binary())
+    there = structs.is_valid()
+    rows = pc.indices_nonzero(there)
+    done = encoder(pa.RecordBatch.from_struct_array(structs.filter(there)))
+    failures.update({rows[i].as_py(): failure for i, failure in done.failures.items()})
+    places = pc.if_else(there, pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1), None)
+    return done.values.cast(pa.binary()).take(places)
+
+
+class Encoding:
+    """How the rows of one view become records: see `sink.kafka.encoding`."""
+
+    def __init__(self, sink: str, to: KafkaTopic, base: Path, registry: Callable[[], SchemaRegistry]) -> None:
+        self._sink, self._to, self._base, self._registry = sink, to, base, registry
+        self._parts: dict[str, Prepared] = {}
+
+    @property
+    def topics(self) -> list[str]:
+        return [self._to.topic] if self._to.topic else []
+
+    @property
+    def encode(self) -> EncodeRecords:
+        key = self._parts.get("key")
+        return EncodeRecords(key.encoder if key else None, self._parts["value"].encoder)
+
+    def prepare(self, view: str, columns: StructType) -> None:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+
+        for part, how in (("key", self._to.key), ("value", self._to.value)):
+            if how is not None:
+                self._parts[part] = self._prepared(part, how, columns)
+        spark = SparkSession.getActiveSession()
+        assert spark is not None
+        try:
+            self.rows(spark.createDataFrame([], columns))
+        except PySparkException as error:
+            raise SpecInvalid(
+                f"sink '{self._sink}' names a column that view '{view}' does not have, or not with that type",
+                cause=first_line(error),
+                next_command=f"correct the columns of sink '{self._sink}'",
+            ) from None
+
+    def rows(self, rows: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        names = rows.columns
+        topic = F.lit(self._to.topic) if self._to.topic else F.col(str(self._to.topic_column)).cast("string")
+        partition = F.col(self._to.partition) if self._to.partition else F.lit(None)
+        at = [F.col(f"{KAFKA}.{name}") if KAFKA in names else F.lit(None) for name in ("topic", "partition", "offset")]
+        value = self._parts["value"].column(rows)
+        if DELETED in names:
+            value = F.when(~F.coalesce(F.col(DELETED), F.lit(False)), value)
+        return rows.select(
+            topic.alias("topic"),
+            partition.cast("int").alias("partition"),
+            (self._parts["key"].column(rows) if "key" in self._parts else F.lit(None).cast("binary")).alias("key"),
+            value.alias("value"),
+            self._headers(rows).alias("headers"),
+            at[0].cast("string").alias("at_topic"),
+            at[1].cast("int").alias("at_partition"),
+            at[2].cast("bigint").alias("at_offset"),
+        )
+
+    def _headers(self, rows: DataFrame) -> Column:
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import MapType
+
+        headers = F.lit(None)
+        if self._to.headers:
+            column: Any = F.col(self._to.headers)
+            if isinstance(rows.select(column).schema[0].dataType, MapType):
+                column = F.map_entries(column)
+            headers = column
+        headers = headers.cast(_HEADERS)
+        if not self._to.origin:
+            return headers
+        at = F.col(KAFKA)
+        said = F.concat_ws("/", at["topic"], at["partition"].cast("string"), at["offset"].cast("string"))
+        own = F.array(F.struct(F.lit(ORIGIN_HEADER).alias("key"), said.cast("binary").alias("value"))).cast(_HEADERS)
+        return F.concat(F.coalesce(headers, F.array().cast(_HEADERS)), own)
+
+    def _prepared(self, part: str, how: AnyEncode, columns: StructType) -> Prepared:
+        named = getattr(how, "columns", None)
+        own = {*OWN, self._to.topic_column, self._to.headers, self._to.partition}
+        fields = named if named is not None else [name for name in columns.names if name not in own]
+        absent = [name for name in fields if name not in columns.names]
+        if absent:
+            raise SpecInvalid(
+                f"sink '{self._sink}' writes column '{absent[0]}', which its view does not have",
+                cause=f"it has: {', '.join(columns.names)}",
+                next_command=f"correct `columns` of sink '{self._sink}'",
+            )
+        subject = getattr(how, "subject", None) or (f"{self._to.topic}-{part}" if self._to.topic else None)
+        return prepare(how, self._sink, [columns[name] for name in fields], subject, self._base, self._registry)

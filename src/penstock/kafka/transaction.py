@@ -1,0 +1,201 @@
+"""Exactly once into Kafka: a producer that owns a transactional id, and a group whose offsets are its ledger.
+
+    1. `Owner.take`: init_transactions fences an older attempt that is still alive, and ends what it had open.
+    2. `marks`: the committed offsets of the group, read with stable reads, say what is done already.
+    3. `begin`; produce; `mark` (offsets into the transaction); `commit`.
+
+Records and marks become visible together or not at all. Nobody ever joins the group. An owner that is kept from one
+batch to the next marks first as well: a fenced one is told so before it has sent anything. On any error an owner is
+discarded: whoever goes on starts at 1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from penstock.errors import Fenced, KafkaUnreachable, PenstockError, SinkFailed
+from penstock.kafka import connection
+
+T = TypeVar("T")
+Place = tuple[str, int]
+"""Topic and partition."""
+
+_TIMEOUT_S = 30.0
+_ABORT_S = 5.0
+_ASK_AGAIN_S = 0.2
+# Retriable by Kafka's protocol; the client library does not say so for every call.
+_COORDINATOR_MOVES = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
+# Another attempt took over, or the broker gave the transaction up because it was open for too long.
+_FENCED = {"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE"}
+# The broker aborts a transaction that is open for longer. Its own limit (transaction.max.timeout.ms) is 15 minutes.
+_TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
+_PRODUCER = {
+    "transaction.timeout.ms": str(_TRANSACTION_TIMEOUT_MS),
+    "message.max.bytes": str(16 * 1024 * 1024),  # the broker decides what is too large, not the client
+    "linger.ms": "5",
+    "batch.size": str(1024 * 1024),
+    "queue.buffering.max.messages": "1000000",
+}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A committed offset, and what was written next to it."""
+
+    offset: int
+    said: str = ""
+
+
+class Owner:
+    """The one that may write under the transactional id `name`, until somebody else takes it."""
+
+    def __init__(self, config: dict[str, str], name: str, group: str, producer: Any) -> None:
+        self.config, self.name, self.group, self.producer = config, name, group, producer
+        self.refused: list[str] = []
+
+    @classmethod
+    def take(cls, config: dict[str, str], name: str, group: str) -> Owner:
+        producer = connection.producer({**config, **_PRODUCER, "transactional.id": name})
+        with said_by_kafka(f"no transaction for '{name}'"):
+            _answered(lambda: producer.init_transactions(_TIMEOUT_S))
+        return cls(config, name, group, producer)
+
+    def marks(self, places: Iterable[Place]) -> dict[Place, Mark]:
+        return marks(self.config, self.group, places)
+
+    def begin(self) -> None:
+        self.refused.clear()
+        with said_by_kafka(f"no transaction for '{self.name}'"):
+            self.producer.begin_transaction()
+
+    def mark(self, marks: dict[Place, Mark]) -> None:
+        """Put marks into the transaction; the last ones count. Raises Fenced when the name has another owner by now."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        consumer = connection.consumer(_group(self.config, self.group))
+        try:
+            group = consumer.consumer_group_metadata()  # an unsubscribed consumer's is enough
+            offsets = [TopicPartition(t, p, mark.offset, mark.said) for (t, p), mark in marks.items()]
+            _within(_TIMEOUT_S, lambda: self.producer.send_offsets_to_transaction(offsets, group, _TIMEOUT_S))
+        except KafkaException as error:
+            raise _translated(error, f"no transaction for '{self.name}'") from None
+        finally:
+            consumer.close()
+
+    def delivered(self, error: Any, _message: Any) -> None:
+        """For `on_delivery` of every record."""
+        if error is not None:
+            self.refused.append(str(error))
+
+    def commit(self) -> None:
+        with said_by_kafka(f"the transaction of '{self.name}' was not committed"):
+            if self.producer.flush(_TIMEOUT_S):
+                raise KafkaUnreachable(f"records of '{self.name}' are not acknowledged after {_TIMEOUT_S:.0f} s")
+            if self.refused:
+                raise _too_much(self.refused[0], len(self.refused))
+            self.producer.commit_transaction(_TIMEOUT_S)
+
+    def abort(self) -> None:
+        """Or readers of the topic would wait for its end until the transaction expires."""
+        with contextlib.suppress(Exception):
+            self.producer.abort_transaction(_ABORT_S)
+
+
+def marks(config: dict[str, str], group: str, places: Iterable[Place]) -> dict[Place, Mark]:
+    """The group's committed offsets; places without one are left out."""
+    from confluent_kafka import TopicPartition
+
+    asked = [TopicPartition(topic, partition) for topic, partition in places]
+    consumer = connection.consumer(_group(config, group))
+    try:
+        with said_by_kafka(f"the offsets of group '{group}' cannot be read"):
+            found = _answered(lambda: consumer.committed(asked, timeout=_TIMEOUT_S)) if asked else []
+    finally:
+        consumer.close()
+    return {(m.topic, m.partition): Mark(m.offset, m.metadata or "") for m in found if m.offset >= 0}
+
+
+@contextlib.contextmanager
+def said_by_kafka(what: str) -> Iterator[None]:
+    """Kafka's errors in our words."""
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except KafkaException as error:
+        raise _translated(error, what) from None
+
+
+def _group(config: dict[str, str], group: str) -> dict[str, str]:
+    return {**config, "group.id": group, "enable.auto.commit": "false", "isolation.level": "read_committed"}
+
+
+def _answered(ask: Callable[[], T]) -> T:
+    """A coordinator that just moved or starts up says so; it is asked again until it answers."""
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + _TIMEOUT_S
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            said = error.args[0]
+            if not (said.retriable() or said.name() in _COORDINATOR_MOVES) or time.monotonic() > deadline:
+                raise
+            time.sleep(_ASK_AGAIN_S)
+
+
+def _within(seconds: float, call: Callable[[], None]) -> None:
+    """The call, or an error in its place. After a broker came back librdkafka can wait for ever and not look at its
+    own timeout; the producer is then left to itself, and the next one fences it."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise KafkaUnreachable(
+            f"Kafka did not answer within {seconds:.0f} s", cause="the transaction is left to expire"
+        )
+    if raised:
+        raise raised[0]
+
+
+def _too_much(said: str, count: int) -> SinkFailed:
+    return SinkFailed(
+        f"Kafka refused {count} records; nothing of the transaction was written",
+        cause=said,
+        next_command="if one is too large: raise `max.message.bytes` of the topic above that of the source's",
+    )
+
+
+def _translated(error: Any, what: str) -> PenstockError:
+    from confluent_kafka import KafkaError
+
+    said = error.args[0]
+    if said.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return _too_much(said.str(), 1)
+    if said.name() in _FENCED:
+        return Fenced(
+            f"{what}: somebody else writes under its name by now",
+            cause=said.str(),
+            next_command="stop the other process that runs this pipeline",
+        )
+    if said.name().endswith("AUTHORIZATION_FAILED") or said.fatal():
+        return SinkFailed(
+            what,
+            cause=said.str(),
+            next_command="let this user write to the topic, the group and the transactional id",
+        )
+    return KafkaUnreachable(what, cause=said.str(), next_command="penstock ps")

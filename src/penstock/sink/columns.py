@@ -1,0 +1,117 @@
+"""Columns on their way into a table: which must be there, which are stored, whether they are those the table has."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from penstock.errors import SpecInvalid
+from penstock.record import DELETED, KAFKA, KEY
+from penstock.sink.contract import Incoming
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+
+def quoted(name: str) -> str:
+    """A name as SQL wants it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def stored(columns: StructType) -> list[str]:
+    """The columns of an upserted table: those that say what to do with the row are not kept."""
+    return [name for name in columns.names if name not in (DELETED, KEY)]
+
+
+def says_origin(columns: StructType) -> bool:
+    """Whether each row says which record it was made of."""
+    from pyspark.sql.types import StructType
+
+    kafka = columns[KAFKA].dataType if KAFKA in columns.names else None
+    return isinstance(kafka, StructType) and {"topic", "partition", "offset", "timestamp"} <= set(kafka.names)
+
+
+def require_columns(sink: str, incoming: Incoming, **settings: Iterable[str]) -> None:
+    """Every column that a setting of the sink names is one of the view."""
+    for setting, names in settings.items():
+        for name in names:
+            if name not in incoming.columns.names:
+                raise SpecInvalid(
+                    f"`{setting}` of sink '{sink}' names '{name}', which view '{incoming.view}' does not have",
+                    cause=f"it has: {', '.join(incoming.columns.names)}",
+                    next_command=f"correct `{setting}` of sink '{sink}'",
+                )
+
+
+def require_upsertable(sink: str, incoming: Incoming, key: Iterable[str], order_by: str | None) -> None:
+    """Rows can be told apart by their key, and it can be told which of two is newer."""
+    from pyspark.sql.types import MapType, VariantType
+
+    require_columns(sink, incoming, key=key, order_by=[order_by] if order_by else [])
+    for name in [*key, *([order_by] if order_by else [])]:
+        kind = incoming.columns[name].dataType
+        if isinstance(kind, (MapType, VariantType)) or name in (KAFKA, KEY, DELETED):
+            raise SpecInvalid(
+                f"sink '{sink}' cannot compare rows by '{name}'",
+                cause=f"it is a {kind.simpleString()}" if name not in (KAFKA, KEY, DELETED) else "it is not kept as is",
+                next_command=f"in view '{incoming.view}', select what is in it as a column: {KEY}.id as id",
+            )
+    if order_by is None and not says_origin(incoming.columns):
+        raise SpecInvalid(
+            f"sink '{sink}' cannot tell which of two rows with one key is the newer one",
+            cause=f"view '{incoming.view}' has no column '{KAFKA}', and the sink has no `order_by`",
+            next_command=f"keep '{KAFKA}' in the view, or give sink '{sink}' an `order_by`",
+        )
+
+
+def misfit(rows: StructType, table: StructType, *, evolve: bool, at: str = "") -> str | None:
+    """Why rows of these columns must not go into the table, or None when they fit.
+
+    Engines are lenient when they merge: columns the table lacks are left out, a timestamp is cut to a date. A column
+    that the rows lack is no misfit: it becomes null, as with an append.
+    """
+    from pyspark.sql.types import StructType
+
+    have = {field.name.lower(): field.dataType for field in table}
+    for field in rows:
+        kind = have.get(field.name.lower())
+        if kind is None and not evolve:
+            return f"column '{at}{field.name}' is new"
+        if kind is None or _plain(kind) == _plain(field.dataType):
+            continue
+        if isinstance(kind, StructType) and isinstance(field.dataType, StructType):
+            inside = misfit(field.dataType, kind, evolve=evolve, at=f"{at}{field.name}.")
+            if inside:
+                return inside
+            if len(kind) > len(field.dataType):
+                return f"column '{at}{field.name}' has lost fields: it is {field.dataType.simpleString()}"
+            continue
+        return f"column '{at}{field.name}' was {kind.simpleString()} and is now {field.dataType.simpleString()}"
+    return None
+
+
+def gained(rows: StructType, table: StructType, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], DataType]]:
+    """Columns and fields of structs that the rows have and the table has not, by path."""
+    from pyspark.sql.types import StructType
+
+    have = {field.name.lower(): field.dataType for field in table}
+    for field in rows:
+        kind = have.get(field.name.lower())
+        if kind is None:
+            yield (*at, field.name), field.dataType
+        elif isinstance(kind, StructType) and isinstance(field.dataType, StructType):
+            yield from gained(field.dataType, kind, (*at, field.name))
+
+
+def widened(columns: StructType) -> StructType:
+    """As Iceberg keeps them: it has no integers of one and two bytes."""
+    from pyspark.sql.types import StructType
+
+    text = re.sub(r'("(?:type|elementType|keyType|valueType)":)"(?:byte|short)"', r'\1"integer"', columns.json())
+    return StructType.fromJson(json.loads(text))
+
+
+def _plain(kind: DataType) -> str:
+    return kind.simpleString().lower()  # without nullability: a table holds what was checked before

@@ -1,0 +1,143 @@
+"""A Delta table as a reader that is not Spark sees it (delta-rs): which batches it holds, and how many rows of each.
+
+A batch of ours is one commit. It carries an application transaction (`penstock.<pipeline>.<query>`, version = batch
+id), by which Delta itself refuses it a second time, and user metadata that names pipeline, sink, query and batch, so
+that its row count can be read back from the log by anybody.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import SinkBusy, SinkFailed
+from penstock.record import Batch, Known
+from penstock.sink import held
+from penstock.sink.engine import condition_of, refuses, said_by
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_RECENT = 10  # commits: a batch just written is the newest one, unless somebody else writes to the table too
+# What counts as the rows of a batch: those a merge was given (it also says how many it wrote, among them old ones),
+# those an append added.
+_ROWS = ("numSourceRows", "numOutputRows")
+_LOST_RACE = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
+
+
+@dataclass(frozen=True)
+class DeltaLog:
+    sink: str
+    path: Path
+
+    def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None:
+        held.require_writable(self.sink, self.path)
+        table = self.table()
+        newest = table.transaction_version(_application(batch)) if table else None
+        held.require_complete(self.sink, self.path, known, newest, accepted)
+        if table is not None and newest is None:
+            queries = {m["query"] for m in _commits(table) if m["pipeline"] == batch.pipeline}
+            held.require_own(self.sink, self.path, batch, queries, accepted)
+
+    def table(self) -> DeltaTable | None:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            return DeltaTable(str(self.path))
+        except TableNotFoundError:  # also where a crash left a log directory without a commit
+            return None
+
+    def identity(self, batch: Batch) -> dict[str, str]:
+        """What a commit of this batch carries, by the names of Delta's write options."""
+        mark = {"penstock": self.sink, "pipeline": batch.pipeline, "query": batch.query, "batch": batch.id}
+        return {"txnAppId": _application(batch), "txnVersion": str(batch.id), "userMetadata": json.dumps(mark)}
+
+    def held(self, batch: Batch) -> int | None:
+        """Rows the table has of this batch, or None when it was not written."""
+        table = self.table()
+        version = table.transaction_version(_application(batch)) if table else None
+        if table is None or version is None or version < batch.id:
+            return None
+        return self._rows_of(table, batch)
+
+    def rows_of(self, batch: Batch) -> int:
+        """Rows of a batch that was just written."""
+        table = self.table()
+        if table is None:
+            raise SinkFailed(f"sink '{self.sink}' has no table at {self.path} after batch {batch.id}")
+        return self._rows_of(table, batch)
+
+    def _rows_of(self, table: DeltaTable, batch: Batch) -> int:
+        for limit in (_RECENT, None):
+            for mark in _commits(table, limit):
+                if mark["query"] == batch.query and mark["batch"] == batch.id:
+                    return int(mark["rows"])
+        raise SinkFailed(
+            f"the log of table {self.path} no longer says how many rows batch {batch.id} has",
+            cause="its commit was cleaned out of the Delta log",
+            next_command="penstock verify FILE",
+        )
+
+    def rows_by_batch(self, query: str) -> dict[int, int]:
+        table = self.table()
+        found: dict[int, int] = {}
+        for mark in _commits(table) if table else []:
+            if mark["query"] == query:
+                found[mark["batch"]] = found.get(mark["batch"], 0) + mark["rows"]
+        return found
+
+    def positions(self, column: str) -> dict[tuple[str, int], list[int]] | None:
+        import pyarrow.dataset as ds
+
+        table = self.table()
+        if table is None:
+            return {}
+        dataset = table.to_pyarrow_dataset()
+        if column not in dataset.schema.names:
+            return None
+        wanted = {name: ds.field(column, name) for name in ("topic", "partition", "offset")}
+        found: dict[tuple[str, int], list[int]] = {}
+        for batch in dataset.to_batches(columns=wanted):
+            topics, partitions, offsets = (batch.column(i).to_pylist() for i in range(3))
+            for topic, partition, offset in zip(topics, partitions, offsets, strict=True):
+                found.setdefault((topic, partition), []).append(offset)
+        return found
+
+    def failure(self, error: Exception, batch: Batch) -> Exception:
+        """What a failed write means: somebody was faster, the table refuses the rows, or neither: the engine failed."""
+        condition = condition_of(error)
+        if condition.startswith(_LOST_RACE):
+            return SinkBusy(
+                f"sink '{self.sink}': somebody else wrote to {self.path} at the same moment",
+                cause=said_by(error),
+                next_command="nothing: the batch is run again",
+            )
+        if not refuses(error) and not condition.startswith("DELTA_"):
+            return error  # let the caller look at the cause
+        return SinkFailed(
+            f"sink '{self.sink}' refused batch {batch.id}",
+            cause=said_by(error),
+            next_command=f"compare the columns of view and table {self.path}",
+        )
+
+
+def _application(batch: Batch) -> str:
+    # Without the sink's name: a sink may be renamed, and a table has one writer per pipeline.
+    return f"penstock.{batch.pipeline}.{batch.query}"
+
+
+def _commits(table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]:
+    """Our commits, newest first: pipeline, query, batch, rows."""
+    found = []
+    for commit in table.history(limit):
+        try:
+            mark = json.loads(commit.get("userMetadata") or "{}")
+        except ValueError:
+            continue
+        if isinstance(mark, dict) and "penstock" in mark:
+            metrics = commit["operationMetrics"]
+            found.append({**mark, "rows": next(int(metrics[name]) for name in _ROWS if name in metrics)})
+    return found

@@ -1,0 +1,155 @@
+"""Delta, upsert: a batch is one MERGE, which is one Delta commit that carries an application transaction.
+
+1. Of the rows of the batch the newest one per key is kept (`latest.py`).
+2. The table is created, or given the columns it lacks, by an append of no rows. A crash right after it leaves a table
+   that readers see as before, and the replay finds it done.
+3. One MERGE updates, inserts and deletes, and records `txn(appId, version = batch id)` in the same atomic step.
+4. A replay finds that transaction and merges nothing; Delta itself also skips a second merge with it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import SinkBusy, SinkFailed
+from penstock.record import Batch, Known
+from penstock.sink.columns import misfit, quoted, require_columns, require_upsertable
+from penstock.sink.contract import Incoming, Written
+from penstock.sink.delta_log import DeltaLog
+from penstock.sink.delta_maintenance import Maintenance
+from penstock.sink.engine import condition_of, configured, engine_errors, said_by
+from penstock.sink.latest import Latest, latest, merge
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_CONF = {
+    "txnAppId": "spark.databricks.delta.write.txnAppId",
+    "txnVersion": "spark.databricks.delta.write.txnVersion",
+    "userMetadata": "spark.databricks.delta.commitInfo.userMetadata",
+}
+_MANY = 200  # partitions: more of them would make a long statement and leave out little
+# The rows are kept already (`latest.py`): Delta need not write them down a second time.
+_KEPT = {"spark.databricks.delta.merge.materializeSource": "none"}
+
+
+@dataclass(frozen=True)
+class DeltaUpsertSink:
+    name: str
+    path: Path
+    key: tuple[str, ...]
+    order_by: str | None = None
+    partition_by: tuple[str, ...] = ()
+    evolve: bool = False  # columns that the rows have gained are added to the table
+    maintenance: Maintenance | None = None
+    guarantee: str = "exactly-once: one Delta merge per batch, identified by application id and version"
+
+    @property
+    def log(self) -> DeltaLog:
+        return DeltaLog(self.name, self.path)
+
+    def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None:
+        self.log.prepare(batch, known, accepted)
+
+    def suits(self, incoming: Incoming) -> None:
+        require_upsertable(self.name, incoming, self.key, self.order_by)
+        require_columns(self.name, incoming, partition_by=self.partition_by)
+
+    def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
+        held = self.log.held(batch) if replay else None
+        try:
+            with latest(self.name, rows, self.key, self.order_by, self._narrowing) as found:
+                if held is None:
+                    if self.maintenance:
+                        self.maintenance.give_way()
+                    self._merge(batch, found)
+                    held = self.log.rows_of(batch)
+        except engine_errors() as error:
+            raise self._failure(error, batch) from error
+        if self.maintenance:
+            self.maintenance.after_batch()
+        return found.written(held)
+
+    def _merge(self, batch: Batch, found: Latest) -> None:
+        spark = found.rows.sparkSession
+        columns = self._columns(spark, batch, found.stored)
+        source = f"penstock_{uuid.uuid4().hex}"
+        found.rows.createOrReplaceTempView(source)
+        identity = {_CONF[name]: value for name, value in self.log.identity(batch).items()}
+        try:
+            with configured(spark, {**_KEPT, **identity}):
+                have, only = found.stored.names, _only(found)
+                spark.sql(merge(self._place, source, self.key, self.order_by, have, columns.names, only))
+        finally:
+            spark.catalog.dropTempView(source)
+
+    @property
+    def _narrowing(self) -> list[str]:
+        """Partition columns that are part of the key: only files of the partitions in the batch can hold its keys."""
+        return [name for name in self.partition_by if name in self.key]
+
+    @property
+    def _place(self) -> str:
+        return f"delta.{quoted(str(self.path.absolute()))}"
+
+    def _columns(self, spark: SparkSession, batch: Batch, rows: StructType) -> StructType:
+        """The columns of the table, which now exists and has those of the rows."""
+        there = self.log.table() is not None
+        columns = spark.table(self._place).schema if there else rows
+        why = misfit(rows, columns, evolve=self.evolve)
+        if why:
+            raise SinkFailed(
+                f"sink '{self.name}' refused batch {batch.id}",
+                cause=why,
+                next_command=f"compare the columns of view and table {self.path}; `evolve: add-columns` adds new ones",
+            )
+        gained = there and misfit(rows, columns, evolve=False)
+        if not there or gained:
+            none = spark.createDataFrame([], rows).write.format("delta").mode("append")
+            if self.partition_by:
+                none = none.partitionBy(*self.partition_by)
+            none.option("mergeSchema", bool(gained)).save(str(self.path))
+            columns = spark.table(self._place).schema
+        return columns
+
+    def _failure(self, error: Exception, batch: Batch) -> Exception:
+        if condition_of(error) == "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND":
+            return SinkBusy(
+                f"sink '{self.name}': an executor was lost while batch {batch.id} was merged",
+                cause=said_by(error),
+                next_command="nothing: the batch is run again",
+            )
+        return self.log.failure(error, batch)
+
+    def positions(self, column: str) -> None:
+        """None: the table holds the newest record of each key, not every record."""
+
+    def rows_by_batch(self, query: str) -> dict[int, int]:
+        return self.log.rows_by_batch(query)
+
+
+def _only(found: Latest) -> str:
+    """A condition on the table that lets Delta leave out whole partitions; empty where none can be written."""
+    conditions = []
+    for name, values in found.among.items():
+        written = [_literal(value) for value in values]
+        if 0 < len(written) <= _MANY and None not in written:
+            conditions.append(f"t.{quoted(name)} in ({', '.join(map(str, written))})")
+    return " and ".join(conditions)
+
+
+def _literal(value: object) -> str | None:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return f"date'{value.isoformat()}'"
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return None

@@ -1,0 +1,80 @@
+"""Between a view and Kafka: the columns of a record that is ready to be sent, and who makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from penstock.errors import SinkFailed
+from penstock.record import OUTGOING, Failure
+from penstock.sink.contract import Rejected
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+SCHEMA = ", ".join(
+    [
+        *(f"{name} {type_}" for name, type_ in OUTGOING.items()),
+        "at_topic string, at_partition int, at_offset bigint, error struct<class:string,reason:string>",
+    ]
+)
+
+
+class Encoding(Protocol):
+    """How rows of a view become records. `runtime` gives one, made of the encode stage."""
+
+    def prepare(self, view: str, columns: StructType) -> None:
+        """Called once per start, before anything else. Raises SpecInvalid for columns that cannot be encoded."""
+
+    def rows(self, rows: DataFrame) -> DataFrame:
+        """In the engine: what can be done there. The result is for `encode`."""
+
+    @property
+    def encode(self) -> Encode:
+        """In a Python worker: the rest. Pickles."""
+
+    @property
+    def topics(self) -> list[str]:
+        """Those that can be named beforehand."""
+
+
+class Encode(Protocol):
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch of `Encoding.rows` with the columns of `SCHEMA`. Never raises."""
+
+
+@dataclass(frozen=True)
+class EncodeBatches:
+    """`mapInArrow` around an Encode, for a sink that sends in the engine."""
+
+    encode: Encode
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield self.encode(batch)
+
+
+def rejected(sink: str, rows: Iterable[Sequence[object]]) -> list[Rejected]:
+    """Rejections from (topic, partition, offset, class, reason). A row that does not say where it came from cannot
+    become a dead letter, so the batch must fail."""
+    found = []
+    for topic, partition, offset, error_class, reason in rows:
+        if topic is None:
+            raise SinkFailed(
+                f"sink '{sink}' cannot write a row, and it does not say which record it was made of",
+                cause=str(reason),
+                next_command="keep `_kafka` in the view (select *), so that the record can become a dead letter",
+            )
+        found.append(
+            Rejected(
+                str(topic),
+                int(str(partition)),
+                int(str(offset)),
+                Failure(str(error_class), f"sink '{sink}': {reason}"),
+            )
+        )
+    return found

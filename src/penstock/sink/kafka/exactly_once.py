@@ -1,0 +1,214 @@
+"""Kafka, exactly once: what Spark's own sink lacks.
+
+By partition: the rows of one input partition are sent by one task, in one transaction with the partition's offset. The
+group's offsets are the ledger, and what lag tools read. Needs rows that stay in the task of their input partition and
+say where they came from.
+
+By batch: all rows are sent by one task, in one transaction with the number of the batch. For everything else.
+
+After a crash the same batch comes again. A task takes its transactional id, which fences a former attempt and ends its
+transaction, reads its mark, and sends only what lies above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from penstock import failpoint
+from penstock.errors import SpecInvalid, TableDiffers, TableOfAnotherQuery
+from penstock.kafka import admin, transaction
+from penstock.kafka.consume import headers_of, visible
+from penstock.kafka.transaction import Place
+from penstock.record import KAFKA, ORIGIN_HEADER, Batch, Known
+from penstock.sink.contract import Incoming, Written
+from penstock.sink.kafka.encoding import Encoding, rejected
+from penstock.sink.kafka.worker import RESULT, SendBatch, Sending, SendPartition, Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+
+Mode = Literal["exactly-once-by-partition", "exactly-once-by-batch"]
+_SAID = {
+    "exactly-once-by-partition": "exactly-once by partition: one transaction per input partition and batch, with its "
+    "offsets in it",
+    "exactly-once-by-batch": "exactly-once by batch: one transaction per batch, with the batch's number in it",
+}
+
+
+@dataclass
+class KafkaSink:
+    name: str
+    config: dict[str, str]
+    encoding: Encoding
+    asked: str  # the spec's `guarantee`
+    sources: tuple[str, ...] = ()  # topics that are read; none where a pattern names them
+    origin: bool = False  # records say in a header which one they were made of
+    mode: Mode | None = None  # settled when the view is known
+    why: str = ""  # not the other mode
+    _known: Known = field(default_factory=Known, repr=False)
+
+    @property
+    def guarantee(self) -> str:
+        return _SAID[self.mode] if self.mode else "exactly-once"
+
+    def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None:
+        admin.require_topics(self.config, self.encoding.topics)
+        if known.planned is None and TableOfAnotherQuery.code not in accepted:
+            self._check_alone(batch)
+        self._known = Known() if TableDiffers.code in accepted else known
+
+    def suits(self, incoming: Incoming) -> None:
+        self.encoding.prepare(incoming.view, incoming.columns)
+        apart = incoming.apart or (
+            "" if KAFKA in incoming.columns.names else f"view '{incoming.view}' does not carry `{KAFKA}`"
+        )
+        if apart and self.asked == "exactly-once-by-partition":
+            raise SpecInvalid(
+                f"sink '{self.name}' cannot write by partition",
+                cause=apart,
+                next_command="set `guarantee: exactly-once-by-batch`, or `exactly-once` for the best that holds",
+            )
+        by_batch = bool(apart) or self.asked == "exactly-once-by-batch"
+        self.mode = "exactly-once-by-batch" if by_batch else "exactly-once-by-partition"
+        self.why = apart or ("the spec asks for it" if by_batch else "")
+
+    def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
+        if replay:
+            self._check_marks(batch)
+        found = (
+            self._by_partition(batch, rows) if self.mode == "exactly-once-by-partition" else self._by_batch(batch, rows)
+        )
+        self._known = Known(
+            written=batch.id, planned=batch.id, ends={(r.topic, r.partition): r.end for r in batch.ranges}
+        )
+        return Written(
+            sum(row["rows"] for row in found),
+            rejected=rejected(self.name, (each for row in found for each in row["rejected"])),
+        )
+
+    def positions(self, _column: str) -> dict[tuple[str, int], list[int]] | None:
+        if not self.origin:
+            return None
+        there = admin.topics(self.config)
+        found: dict[tuple[str, int], list[int]] = {}
+        for topic in self.encoding.topics:
+            for message in visible(self.config, topic, there[topic].partitions) if topic in there else ():
+                said = dict(headers_of(message)).get(ORIGIN_HEADER)
+                if said is not None:
+                    source, partition, offset = said.decode().rsplit("/", 2)
+                    found.setdefault((source, int(partition)), []).append(int(offset))
+        return found
+
+    def rows_by_batch(self, _query: str) -> dict[int, int] | None:
+        return None
+
+    def _by_partition(self, batch: Batch, rows: DataFrame) -> list[Row]:
+        group, ends = self._group(batch), self._known.ends
+        works = {
+            (r.topic, r.partition): Work(
+                self.config,
+                f"{group}.{r.topic}.{r.partition}",
+                group,
+                ((r.topic, r.partition),),
+                r.start,
+                r.end,
+                batch.id,
+                ends.get((r.topic, r.partition)),
+                failpoint.crash(batch.id, rows),
+            )
+            for r in batch.ranges
+            if len(r)
+        }
+        send = SendPartition(works, self.encoding.encode)
+        found = self.encoding.rows(rows).mapInArrow(send, RESULT).collect()
+        silent = works.keys() - {(row["topic"], row["partition"]) for row in found}
+        for place in sorted(silent):  # every row of it was filtered; the mark moves on all the same
+            Sending.begin(works[place]).end(0)
+        return found
+
+    def _by_batch(self, batch: Batch, rows: DataFrame) -> list[Row]:
+        group = self._group(batch)
+        work = Work(
+            self.config,
+            group,
+            group,
+            self._batch_places(batch),
+            batch.id,
+            batch.id + 1,
+            batch.id,
+            self._known.written,
+            failpoint.crash(batch.id, rows),
+        )
+        send = SendBatch(work, self.encoding.encode)
+        # One partition: the rows are made by all cores at once, and then sent by one.
+        return self.encoding.rows(rows).repartition(1).mapInArrow(send, RESULT).collect()
+
+    def _check_marks(self, batch: Batch) -> None:
+        """The group must know what the ledger says was written, and in by-batch mode no more than was planned."""
+        if self._known.written is None:
+            return
+        if self.mode == "exactly-once-by-partition":
+            expected = dict(self._known.ends)
+            most: int | None = None  # being ahead is harmless: what lies below a mark is trimmed
+        else:
+            expected = dict.fromkeys(self._batch_places(batch)[:1], self._known.written + 1)
+            most = (self._known.planned or 0) + 1
+        marks = transaction.marks(self.config, self._group(batch), self._places(batch))
+        found = {place: mark.offset for place, mark in marks.items()}
+        if most is not None and found:
+            found = dict.fromkeys(expected, max(found.values()))
+        pending = self._known.planned != self._known.written
+        for place, offset in expected.items():
+            if place not in found and not pending:
+                continue  # Kafka forgets the offsets of a group that is idle for a week; nothing was under way
+            if found.get(place, -1) < offset:
+                raise TableDiffers(
+                    f"sink '{self.name}' has lost its ledger",
+                    cause=f"group '{self._group(batch)}' says {found.get(place, 'nothing')} for {place[0]}-{place[1]}, "
+                    f"the ledger {offset}: whether batch {batch.id} was written cannot be told",
+                    next_command="restore the group's offsets; or, to write that batch, possibly a second time: "
+                    f"penstock run FILE --accept {TableDiffers.code}",
+                )
+            if most is not None and found[place] > most:
+                raise TableDiffers(
+                    f"sink '{self.name}' is ahead of the checkpoint",
+                    cause=f"Kafka has batch {found[place] - 1} of it, the checkpoint knows batches up to {most - 1}: "
+                    "an older checkpoint was restored, and its next batches would be taken for written",
+                    next_command="restore the checkpoint directory that belongs to this topic",
+                )
+
+    def _check_alone(self, batch: Batch) -> None:
+        """A new checkpoint would write everything a second time if an older one has written it already."""
+        prefix, suffix = f"penstock.{batch.pipeline}.", f".{self.name}"
+        facts = admin.topics(self.config)
+        places = [(t, p) for t in self.sources if t in facts for p in range(facts[t].partitions)]
+        others = [
+            group
+            for group in admin.groups(self.config)
+            if group.startswith(prefix)
+            and group.removesuffix(".batches").endswith(suffix)
+            and (not self.sources or transaction.marks(self.config, group, places))
+        ]
+        if others:
+            raise TableOfAnotherQuery(
+                f"sink '{self.name}' was written by '{batch.pipeline}' under another checkpoint",
+                cause=f"the checkpoint is new, but there is group {', '.join(sorted(others))}: reading from the start "
+                "again would write those records a second time",
+                next_command="restore the old checkpoint directory; or, to keep the records and add to them: "
+                f"penstock run FILE --accept {TableOfAnotherQuery.code}",
+            )
+
+    def _group(self, batch: Batch) -> str:
+        plain = f"penstock.{batch.pipeline}.{batch.query}.{self.name}"
+        return plain if self.mode == "exactly-once-by-partition" else f"{plain}.batches"
+
+    def _places(self, batch: Batch) -> Iterable[Place]:
+        if self.mode == "exactly-once-by-batch":
+            return self._batch_places(batch)
+        return [(r.topic, r.partition) for r in batch.ranges]
+
+    def _batch_places(self, batch: Batch) -> tuple[Place, ...]:
+        # On every source topic: which of them there are can change between two starts.
+        return tuple((topic, 0) for topic in sorted({r.topic for r in batch.ranges}))

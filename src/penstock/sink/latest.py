@@ -1,0 +1,180 @@
+"""Of the rows of a batch the newest one per key: what an upsert writes. Shared by every sink that merges.
+
+Which of two rows with one key is newer:
+
+1. `order_by`, where the sink has one: the greater value.
+2. Equal, or no `order_by`: of two records of one partition the later one. (Records of one key are in one partition by
+   Kafka's custom. Where they are not, the later timestamp.)
+3. A row without a value in `order_by` (a tombstone has none) counts by its place: it is newer than all that stand
+   before it in its partition, and than what the table holds.
+
+Rows whose key is null have no place in the table; they are given back, to become dead letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import SinkFailed
+from penstock.record import DELETED, KAFKA, MISSING_FIELD, Failure
+from penstock.sink.columns import quoted, says_origin, stored
+from penstock.sink.contract import Rejected, Written
+from penstock.sink.engine import engine_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation, WindowSpec
+    from pyspark.sql.types import StructType
+
+# Columns of the rows below that are not stored.
+DELETE = "__penstock_delete"  # the row deletes its key
+PLACED = "__penstock_placed"  # its place decides: it is newer than what the table holds, whatever `order_by` says
+
+
+@dataclass(frozen=True)
+class Latest:
+    """The rows to merge, computed and kept: they can be read more than once and are the same each time."""
+
+    rows: DataFrame
+    handed: int
+    kept: int
+    rejected: Sequence[Rejected]
+    among: Mapping[str, list[Any]]  # the values of the columns that were asked for
+
+    @property
+    def stored(self) -> StructType:
+        """The columns that belong in the table."""
+        return self.rows.drop(DELETE, PLACED).schema
+
+    def written(self, held: int) -> Written:
+        """`held`: of how many of `rows` the table's own records say that they were merged."""
+        return Written(held, superseded=self.handed - len(self.rejected) - self.kept, rejected=self.rejected)
+
+
+@contextmanager
+def latest(
+    sink: str, rows: DataFrame, key: Sequence[str], order_by: str | None, among: Sequence[str] = ()
+) -> Iterator[Latest]:
+    """Reads `rows` exactly once. `among`: columns with few values, of which to say which ones there are.
+
+    Raises SinkFailed when a key is null and the row does not say where it came from.
+
+    The result is a local checkpoint and not a cache: what is lost with an executor is not computed again, perhaps with
+    another outcome, in the middle of a merge; the batch fails and runs again.
+    """
+    from pyspark import StorageLevel
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    origin = says_origin(rows.schema)
+    no_key = reduce(lambda a, b: a | b, [F.col(quoted(name)).isNull() for name in key])
+    before, after = Observation(), Observation()
+    at = (
+        F.struct(*(F.col(KAFKA)[name].alias(name) for name in ("topic", "partition", "offset"))) if origin else F.lit(0)
+    )
+    seen = rows.observe(
+        before,
+        F.count(F.lit(1)).alias("handed"),
+        F.count_if(no_key).alias("no_key"),
+        F.collect_list(F.when(no_key, at)).alias("at"),
+    )
+    columns = [F.col(quoted(name)) for name in stored(rows.schema)]
+    delete = F.coalesce(F.col(DELETED), F.lit(False)) if DELETED in rows.columns else F.lit(False)
+    keyed = seen.where(~no_key).select(*columns, delete.alias(DELETE))
+    values = [F.collect_set(F.col(quoted(name))).alias(name) for name in among]
+    newest = _newest(keyed, key, order_by, origin).observe(after, F.count(F.lit(1)).alias("__penstock_kept"), *values)
+    kept = newest.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
+    try:
+        found = _seen(sink, before, key)
+        if found["no_key"] and not origin:
+            raise SinkFailed(
+                f"sink '{sink}' got {found['no_key']} rows whose key is null",
+                cause=f"one of {', '.join(key)} is null, and the rows do not say which records they were made of",
+                next_command=f"keep '{KAFKA}' in the view, so that such records become dead letters; or leave them out",
+            )
+        why = Failure(MISSING_FIELD, f"sink '{sink}' upserts by {', '.join(key)}, which is null")
+        rejected = tuple(Rejected(r["topic"], r["partition"], r["offset"], why) for r in found["at"]) if origin else ()
+        left = after.get
+        yield Latest(kept, found["handed"], left["__penstock_kept"], rejected, {name: left[name] for name in among})
+    finally:
+        # A checkpoint has no `unpersist` of its own; its plan is the kept rows and nothing else.
+        kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
+
+
+def _seen(sink: str, rows: Observation, key: Sequence[str]) -> dict[str, Any]:
+    try:
+        return rows.get
+    except engine_errors():  # Spark has found that no row can be left, and has not read them
+        raise SinkFailed(
+            f"sink '{sink}' upserts by {', '.join(key)}, which is null in every row",
+            next_command="look at how the view makes it",
+        ) from None
+
+
+def _newest(rows: DataFrame, key: Sequence[str], order_by: str | None, origin: bool) -> DataFrame:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    by_key = [F.col(quoted(name)) for name in key]
+    order = [F.col(quoted(order_by)).desc_nulls_last()] if order_by else []
+    if not origin:
+        return _first(rows.withColumn(PLACED, F.lit(False)), Window.partitionBy(*by_key).orderBy(*order))
+    offset, topic, partition, timestamp = (F.col(KAFKA)[name] for name in ("offset", "topic", "partition", "timestamp"))
+    # One shuffle serves both steps: rows of one key lie together, so those of one key and partition do too.
+    together = rows.repartition(*by_key)
+    in_partition = [*by_key, topic, partition]
+    if order_by:
+        # The last row without an order cuts off all before it, and is itself the oldest of what is left.
+        last = F.max(F.when(F.col(quoted(order_by)).isNull(), offset)).over(Window.partitionBy(*in_partition))
+        cut = together.withColumn(PLACED, last)
+        together = cut.where(F.col(PLACED).isNull() | (offset >= F.col(PLACED))).withColumn(
+            PLACED, F.col(PLACED).isNotNull()
+        )
+    else:
+        together = together.withColumn(PLACED, F.lit(False))
+    by_partition = _first(together, Window.partitionBy(*in_partition).orderBy(*order, offset.desc()))
+    across = Window.partitionBy(*by_key).orderBy(*order, timestamp.desc(), topic.desc(), partition.desc())
+    return _first(by_partition, across)
+
+
+def _first(rows: DataFrame, window: WindowSpec) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    rank = "__penstock_rank"
+    return rows.withColumn(rank, F.row_number().over(window)).where(F.col(rank) == 1).drop(rank)
+
+
+def newer(order_by: str | None, *, table: str = "t", rows: str = "s") -> str:
+    """The condition under which a row takes the place of what the table holds of its key."""
+    if order_by is None:
+        return "true"
+    theirs, ours = f"{table}.{quoted(order_by)}", f"{rows}.{quoted(order_by)}"
+    return f"({rows}.{PLACED} or {theirs} is null or {ours} >= {theirs})"
+
+
+def merge(
+    into: str,
+    source: str,
+    key: Sequence[str],
+    order_by: str | None,
+    have: Sequence[str],
+    table: Sequence[str],
+    also: str = "",
+) -> str:
+    """The statement that merges `source` into a table.
+
+    `have`: the columns the rows have; `table`: those the table has. A row replaces the whole row of its key, so a
+    column that the rows lack becomes null, as it does with an append. `also`: a condition that only spares work.
+    """
+    given = {name.lower(): f"s.{quoted(name)}" for name in have}
+    values = {quoted(name): given.get(name.lower(), "null") for name in table}
+    on = " and ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key) + (f" and {also}" if also else "")
+    return (
+        f"merge into {into} as t using {source} as s on {on} "
+        f"when matched and {newer(order_by)} and s.{DELETE} then delete "
+        f"when matched and {newer(order_by)} then update set {', '.join(f't.{n} = {v}' for n, v in values.items())} "
+        f"when not matched and not s.{DELETE} then insert ({', '.join(values)}) values ({', '.join(values.values())})"
+    )

@@ -1,0 +1,67 @@
+"""What a consumer that is not ours sees in a topic with read_committed: the judge of everything written to Kafka."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+
+@dataclass(frozen=True)
+class Seen:
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    @property
+    def origin(self) -> tuple[str, int, int]:
+        said = dict(self.headers)["penstock.origin"]
+        assert said is not None
+        topic, partition, offset = said.decode().rsplit("/", 2)
+        return topic, int(partition), int(offset)
+
+
+def committed(bootstrap: str, *topics: str, within: float = 60) -> list[Seen]:
+    """Every visible record up to the last stable offset of now. Fails when a transaction is left open for longer."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "the-judge",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+    )
+    found: list[Seen] = []
+    deadline = time.monotonic() + within
+    try:
+        left: dict[tuple[str, int], int] = {}
+        for topic in topics:
+            for number in consumer.list_topics(topic, 10).topics[topic].partitions:
+                place = TopicPartition(topic, number, OFFSET_BEGINNING)
+                low, high = consumer.get_watermark_offsets(place, 10)
+                if high > low:
+                    left[topic, number] = high
+        consumer.assign([TopicPartition(t, p, OFFSET_BEGINNING) for t, p in left])
+        while left:
+            assert time.monotonic() < deadline, f"not readable to the end: {left}; a transaction is open"
+            message: Any = consumer.poll(0.2)
+            if message is not None:
+                assert not message.error(), message.error()
+                headers = tuple((name, value) for name, value in message.headers() or [])
+                found.append(
+                    Seen(
+                        message.topic(), message.partition(), message.offset(), message.key(), message.value(), headers
+                    )
+                )
+                continue
+            for place in consumer.position([TopicPartition(t, p) for t, p in left]):
+                if place.offset >= left[place.topic, place.partition]:
+                    del left[place.topic, place.partition]
+    finally:
+        consumer.close()
+    return found

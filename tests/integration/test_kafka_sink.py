@@ -1,0 +1,323 @@
+"""Kafka as a sink, read back by consumers and deserializers that are not ours."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.message_factory import GetMessageClass
+from tests.committed import Seen, committed
+from tests.payments import Payments
+
+from penstock.errors import SchemaIncompatible, SpecInvalid, SubjectMissing, TableOfAnotherQuery
+from penstock.kafka.schema import RegisteredSchema
+from penstock.local.registry import LocalRegistry
+from penstock.schema.protobuf import message as protobuf
+from penstock.spec.model import Pipeline
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+SCHEMA = {
+    "fields": {
+        "id": {"type": "bigint", "required": True},
+        "who": "string",
+        "amount": "decimal(12,2)",
+        "at": "timestamp",
+        "tags": "array<string>",
+    }
+}
+
+
+class Forward:
+    """A pipeline from one topic into others, and what arrives there."""
+
+    def __init__(self, payments: Payments) -> None:
+        self.payments = payments
+        self.out = f"{payments.topic}-out"
+        payments.create(self.out, 2)
+        payments.spec["source"]["topics"] = {
+            payments.topic: {"view": "events", "value": {"format": "json", "schema": SCHEMA}}
+        }
+        payments.spec["contract"], payments.spec["transform"], payments.spec["sinks"] = {}, [], {}
+
+    def to(self, name: str = "out", from_: str = "events", where: str | None = None, **kafka: Any) -> None:
+        said = {"from": from_, "kafka": {"topic": self.out, **kafka}}
+        self.payments.spec["sinks"][name] = said if where is None else {**said, "where": where}
+
+    def send(self, *events: Any) -> None:
+        for number, event in enumerate(events):
+            value = json.dumps(event).encode() if isinstance(event, dict) else event
+            self.payments.send(value, key=str(number % 7).encode(), headers=[("trace", str(number).encode())])
+
+    def seen(self, *topics: str) -> list[Seen]:
+        return committed(self.payments.bootstrap, *(topics or (self.out,)))
+
+    def offsets_of_groups(self) -> dict[tuple[str, int], int]:
+        """What any tool reads from the sink's group."""
+        query = json.loads((self.payments.home / "spark" / "metadata").read_text())["id"]
+        consumer = Consumer(
+            {"bootstrap.servers": self.payments.bootstrap, "group.id": f"penstock.payments.{query}.out"}
+        )
+        places = [TopicPartition(self.payments.topic, p) for p in range(self.payments.partitions)]
+        found = {(m.topic, m.partition): m.offset for m in consumer.committed(places, 10)}
+        consumer.close()
+        return found
+
+
+@pytest.fixture
+def forward(payments: Payments) -> Forward:
+    return Forward(payments)
+
+
+def event(number: int, **more: Any) -> dict[str, Any]:
+    return {"id": number, "who": f"w{number}", "amount": "1.50", "at": "2026-01-02T03:04:05.678901Z", **more}
+
+
+def test_records_go_out_once_with_key_and_headers_and_the_offsets_are_in_the_same_transaction(forward: Forward) -> None:
+    forward.to(key={"format": "string", "column": "who"}, headers="_kafka.headers", origin=True)
+    forward.payments.spec["source"]["topics"][forward.payments.topic]["kafka_columns"] = ["headers"]
+    forward.payments.spec["rate"] = {"max_offsets": 20}
+    forward.send(*(event(n, tags=["a", None]) for n in range(50)))
+    forward.payments.run()
+    seen = forward.seen()
+    assert sorted(json.loads(each.value or b"")["id"] for each in seen) == list(range(50))
+    first = next(each for each in seen if json.loads(each.value or b"")["id"] == 7)
+    assert json.loads(first.value or b"") == {
+        "id": 7, "who": "w7", "amount": 1.50, "at": "2026-01-02T03:04:05.678901Z", "tags": ["a", None],
+    }  # fmt: skip
+    assert first.key == b"w7"
+    assert first.headers[0] == ("trace", b"7")
+    ends = {(r.topic, r.partition): r.end for r in _last_ranges(forward.payments)}
+    assert {place: end for place, end in forward.offsets_of_groups().items() if end >= 0} == {
+        place: end for place, end in ends.items() if end  # a partition without records has no mark
+    }
+    report = forward.payments.verify()
+    assert report.complete, report.findings
+    assert report.proof == {"out": "by offset"}
+
+
+def test_records_of_one_input_partition_keep_their_order(forward: Forward) -> None:
+    forward.to(origin=True, partition="which")
+    forward.payments.spec["transform"] = [{"view": "placed", "sql": "select *, 0 as which from events where id <> 3"}]
+    forward.payments.spec["sinks"]["out"]["from"] = "placed"
+    forward.payments.spec["rate"] = {"max_offsets": 30}
+    forward.send(*(event(n) for n in range(100)))
+    forward.payments.run()
+    by_partition: dict[int, list[int]] = {}
+    for each in forward.seen():
+        assert each.partition == 0
+        by_partition.setdefault(each.origin[1], []).append(each.origin[2])
+    assert sum(map(len, by_partition.values())) == 99
+    assert all(offsets == sorted(offsets) for offsets in by_partition.values())
+
+
+def test_view_that_is_grouped_goes_out_by_batch(forward: Forward) -> None:
+    forward.payments.spec["transform"] = [
+        {"view": "counted", "sql": "select who, count(*) as n from events group by who"}
+    ]
+    forward.to(from_="counted")
+    forward.send(*(event(n, who="ab"[n % 2]) for n in range(10)))
+    forward.payments.run()
+    assert sorted((d["who"], d["n"]) for d in _values(forward.seen())) == [("a", 5), ("b", 5)]
+    forward.send(event(11, who="c"))
+    forward.payments.run()
+    assert Counter(d["who"] for d in _values(forward.seen())) == {"a": 1, "b": 1, "c": 1}
+
+
+@pytest.mark.parametrize("how", ["split", "grouped", "without origin"])
+def test_mode_that_does_not_hold_is_refused_before_the_start(forward: Forward, how: str) -> None:
+    forward.to(guarantee="exactly-once-by-partition")
+    if how == "split":
+        forward.payments.spec["source"]["min_partitions"] = 8
+    else:
+        sql = "select max(id) as id from events" if how == "grouped" else "select id from events"
+        forward.payments.spec["transform"] = [{"view": "other", "sql": sql}]
+        forward.payments.spec["sinks"]["out"]["from"] = "other"
+    with pytest.raises(SpecInvalid, match="cannot write by partition"):
+        forward.payments.run()
+
+
+def test_at_least_once_goes_through_sparks_own_sink(forward: Forward) -> None:
+    forward.to(guarantee="at-least-once", key={"format": "json", "columns": ["id", "who"]}, headers="_kafka.headers")
+    forward.payments.spec["source"]["topics"][forward.payments.topic]["kafka_columns"] = ["headers"]
+    forward.send(*(event(n) for n in range(20)))
+    forward.payments.run()
+    seen = forward.seen()
+    assert sorted(d["id"] for d in _values(seen)) == list(range(20))
+    assert {json.loads(each.key or b"")["who"] for each in seen} == {f"w{n}" for n in range(20)}
+    assert {name for each in seen for name, _ in each.headers} == {"trace"}
+
+
+def test_topic_per_record_and_one_that_cannot_be_a_topic(forward: Forward) -> None:
+    payments = forward.payments
+    for name in "ab":
+        payments.create(f"{payments.topic}-to-{name}", 1)
+    payments.spec["transform"] = [
+        {"view": "aimed", "sql": f"select *, concat('{payments.topic}-to', who) as target from events"}
+    ]
+    payments.spec["sinks"]["out"] = {"from": "aimed", "kafka": {"topic_column": "target", "columns": None}}
+    payments.spec["sinks"]["out"]["kafka"].pop("columns")
+    forward.send(event(1, who="-a"), event(2, who="-b"), event(3, who=" c"), event(4, who="-a"))
+    payments.run()
+    by_topic = {name: forward.seen(f"{payments.topic}-to-{name}") for name in "ab"}
+    assert [[d["id"] for d in sorted(_values(by_topic[name]), key=lambda d: d["id"])] for name in "ab"] == [[1, 4], [2]]
+    assert "target" not in _values(by_topic["b"])[0]
+    (dead,) = payments.dead()
+    assert (dead.stage, json.loads(dead.value or b"")["id"]) == ("sink", 3)
+    assert "is no name of a topic" in dead.reason
+    report = payments.verify()
+    assert not report.findings
+
+
+def test_delete_goes_out_as_a_record_without_a_value(forward: Forward) -> None:
+    read = forward.payments.spec["source"]["topics"][forward.payments.topic]
+    read["value"]["tombstones"] = "delete"
+    read["key"] = {"format": "string"}
+    forward.to(key={"format": "string", "column": "_key"})
+    forward.payments.send(json.dumps(event(1)).encode(), None, key=b"k1")
+    forward.payments.run()
+    assert [(each.key, each.value is None) for each in forward.seen()] == [(b"k1", False), (b"k1", True)]
+
+
+def test_several_sinks_with_conditions_share_one_read(forward: Forward) -> None:
+    payments = forward.payments
+    payments.create(f"{payments.topic}-odd", 1)
+    forward.to("even", where="id % 2 = 0")
+    forward.to("odd", where="id % 2 = 1", topic=f"{payments.topic}-odd")
+    payments.spec["sinks"]["lake"] = {"from": "events", "delta": {"path": "lake"}}
+    forward.send(*(event(n) for n in range(21)))
+    payments.run()
+    assert sorted(d["id"] for d in _values(forward.seen())) == list(range(0, 21, 2))
+    assert sorted(d["id"] for d in _values(forward.seen(f"{payments.topic}-odd"))) == list(range(1, 21, 2))
+    assert sorted(row["id"] for row in payments.rows()) == list(range(21))
+    assert not payments.verify().findings
+
+
+def test_new_checkpoint_does_not_write_everything_again_by_accident(forward: Forward) -> None:
+    forward.to()
+    forward.send(event(1))
+    forward.payments.run()
+    forward.payments.spec["checkpoint"] = "another"
+    with pytest.raises(TableOfAnotherQuery):
+        forward.payments.run()
+    forward.payments.run(accept=["table-of-another-query"])
+    assert len(forward.seen()) == 2
+
+
+class TestRegistry:
+    """What Penstock encodes, confluent-kafka's own deserializers read."""
+
+    @pytest.fixture(autouse=True)
+    def _registry(self, forward: Forward, registry: LocalRegistry) -> None:
+        self.client = SchemaRegistryClient({"url": registry.url})
+        self.forward = forward
+        forward.payments.spec["registry"] = {"url": registry.url}
+
+    def context(self) -> SerializationContext:
+        return SerializationContext(self.forward.out, MessageField.VALUE)
+
+    def test_avro_with_the_schema_of_the_columns_registered(self) -> None:
+        self.forward.to(
+            value={"format": "avro", "register": True}, key={"format": "avro", "columns": ["id"], "register": True}
+        )
+        self.forward.send(*(event(n, tags=["x"] if n else None) for n in range(10)))
+        self.forward.payments.run()
+        read = AvroDeserializer(self.client)
+        found = sorted((read(each.value, self.context()) for each in self.forward.seen()), key=lambda d: d["id"])
+        assert [d["id"] for d in found] == list(range(10))
+        assert (str(found[3]["amount"]), found[3]["at"].isoformat(), found[0]["tags"], found[3]["tags"]) == (
+            "1.50", "2026-01-02T03:04:05.678901+00:00", None, ["x"],
+        )  # fmt: skip
+        keys = {read(each.key, self.context())["id"] for each in self.forward.seen()}
+        assert keys == set(range(10))
+        assert {f"{self.forward.out}-value", f"{self.forward.out}-key"} <= set(self.client.get_subjects())
+
+    def test_protobuf_with_the_schema_of_the_columns_registered(self) -> None:
+        self.forward.to(value={"format": "protobuf", "register": True})
+        self.forward.send(*(event(n) for n in range(10)))
+        self.forward.payments.run()
+        text = self.client.get_latest_version(f"{self.forward.out}-value").schema.schema_str
+        kind: Any = GetMessageClass(protobuf.from_registered(RegisteredSchema(1, "PROTOBUF", text)).descriptor())
+        read = ProtobufDeserializer(kind, {"use.deprecated.format": False}, self.client)
+        found = sorted((read(each.value, self.context()) for each in self.forward.seen()), key=lambda m: m.id)
+        assert [(m.id, m.who) for m in found] == [(n, f"w{n}") for n in range(10)]
+
+    def test_json_schema_registered(self) -> None:
+        self.forward.to(value={"format": "json", "wire": "registry", "register": True})
+        self.forward.send(*(event(n) for n in range(10)))
+        self.forward.payments.run()
+        text = self.client.get_latest_version(f"{self.forward.out}-value").schema.schema_str
+        read = JSONDeserializer(text, schema_registry_client=self.client)
+        found = sorted((read(each.value, self.context()) for each in self.forward.seen()), key=lambda d: d["id"])
+        assert [(d["id"], d["who"]) for d in found] == [(n, f"w{n}") for n in range(10)]
+
+    def test_row_that_the_schema_cannot_hold_is_a_dead_letter_and_the_others_go_out(self) -> None:
+        schema = {
+            "type": "record",
+            "name": "Event",
+            "fields": [{"name": "id", "type": "long"}, {"name": "who", "type": "string"}],
+        }
+        (self.forward.payments.directory / "event.avsc").write_text(json.dumps(schema))
+        self.forward.to(
+            value={"format": "avro", "schema": "event.avsc", "columns": ["id", "who"], "register": True}, origin=True
+        )
+        self.forward.payments.spec["sinks"]["lake"] = {"from": "events", "delta": {"path": "lake"}}
+        self.forward.send(event(1), event(2, who=None), event(3))
+        self.forward.payments.run()
+        read = AvroDeserializer(self.client)
+        assert sorted(read(each.value, self.context())["id"] for each in self.forward.seen()) == [1, 3]
+        (dead,) = self.forward.payments.dead()
+        assert (dead.stage, dead.error_class) == ("sink", "missing-field")
+        assert "who" in dead.reason
+        assert "'out'" in dead.reason
+        assert sorted(row["id"] for row in self.forward.payments.rows()) == [1, 2, 3]  # the other sink takes it
+        report = self.forward.payments.verify()
+        assert report.complete, report.findings
+
+    def test_without_leave_to_register_the_newest_schema_of_the_subject_is_used(self) -> None:
+        self.forward.to(value={"format": "avro", "columns": ["id"]})
+        self.forward.send(event(1))
+        with pytest.raises(SubjectMissing) as missing:
+            self.forward.payments.run()
+        assert "register: true" in str(missing.value.next_command)
+        from confluent_kafka.schema_registry import Schema
+
+        schema = {"type": "record", "name": "Event", "fields": [{"name": "id", "type": "long"}]}
+        number = self.client.register_schema(f"{self.forward.out}-value", Schema(json.dumps(schema), "AVRO"))
+        self.forward.payments.run()
+        (seen,) = self.forward.seen()
+        assert seen.value is not None
+        assert int.from_bytes(seen.value[1:5], "big") == number
+
+    def test_schema_that_the_registry_refuses_stops_before_anything_is_written(self) -> None:
+        from confluent_kafka.schema_registry import Schema
+
+        other = {"type": "record", "name": "Event", "fields": [{"name": "id", "type": "string"}]}
+        self.client.register_schema(f"{self.forward.out}-value", Schema(json.dumps(other), "AVRO"))
+        self.forward.to(value={"format": "avro", "columns": ["id"], "register": True})
+        self.forward.send(event(1))
+        with pytest.raises(SchemaIncompatible):
+            self.forward.payments.run()
+        assert self.forward.seen() == []
+
+
+def _values(seen: list[Seen]) -> list[Any]:
+    return [json.loads(each.value or b"") for each in seen]
+
+
+def _last_ranges(payments: Payments) -> Any:
+    from penstock.checkpoint.ledger import Ledger
+    from penstock.runtime import build
+
+    pipeline: Pipeline = payments.pipeline
+    last = Ledger(build.home(pipeline).ledger).last()
+    assert last is not None
+    return last.ranges
