@@ -8,6 +8,8 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+_QUIET_S = 2
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -26,8 +28,9 @@ class Seen:
         return topic, int(partition), int(offset)
 
 
-def committed(bootstrap: str, *topics: str, within: float = 60) -> list[Seen]:
-    """Every visible record up to the last stable offset of now. Fails when a transaction is left open for longer."""
+def committed(bootstrap: str, *topics: str, to_the_end: bool = True, within: float = 60) -> list[Seen]:
+    """Every visible record. Fails when a transaction is left open, so that the end cannot be reached; without
+    `to_the_end`, in the middle of a crash, it is whatever can be read now."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -47,6 +50,7 @@ def committed(bootstrap: str, *topics: str, within: float = 60) -> list[Seen]:
                 if high > low:
                     left[topic, number] = high
         consumer.assign([TopicPartition(t, p, OFFSET_BEGINNING) for t, p in left])
+        quiet_since = time.monotonic()
         while left:
             assert time.monotonic() < deadline, f"not readable to the end: {left}; a transaction is open"
             message: Any = consumer.poll(0.2)
@@ -58,7 +62,10 @@ def committed(bootstrap: str, *topics: str, within: float = 60) -> list[Seen]:
                         message.topic(), message.partition(), message.offset(), message.key(), message.value(), headers
                     )
                 )
+                quiet_since = time.monotonic()
                 continue
+            if not to_the_end and time.monotonic() - quiet_since > _QUIET_S:
+                break
             for place in consumer.position([TopicPartition(t, p) for t, p in left]):
                 if place.offset >= left[place.topic, place.partition]:
                     del left[place.topic, place.partition]

@@ -19,9 +19,9 @@ KAFKA = "_kafka struct<topic:string,partition:int,offset:bigint,timestamp:timest
 _THEN = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 
 
-def at(offset: int, partition: int = 0, topic: str = "t") -> tuple[str, int, int, dt.datetime]:
+def at(offset: int, partition: int = 0, seconds: int = 0) -> tuple[str, int, int, dt.datetime]:
     """Where a row came from."""
-    return (topic, partition, offset, _THEN)
+    return ("t", partition, offset, _THEN + dt.timedelta(seconds=seconds))
 
 
 def batch(number: int = 0, query: str = "q") -> Batch:

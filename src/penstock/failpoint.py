@@ -9,9 +9,9 @@ and inside a task that writes to Kafka:
 
     before-init  after-init  mid-produce  after-offsets  after-commit
 
-There a third word names the victim: `mid-produce:2:worker` kills the Python worker itself, `:executor` the JVM that
-started it, `:driver` both processes of the driver, `:pause` stops the worker with SIGSTOP. Each fires once, if
-PENSTOCK_FAILPOINT_ONCE names a file: it is made by the one that fires.
+There a third word names the victim: `mid-produce:2:worker` kills the Python worker itself, `:executor` also the JVM
+that started it, `:driver` also both processes of the driver; `:pause` stops the worker with SIGSTOP. Each fires once,
+if PENSTOCK_FAILPOINT_ONCE names a file: it is made by the one that fires.
 """
 
 from __future__ import annotations
@@ -63,9 +63,11 @@ class Crash:
         if place != self.place or not self._first():
             return
         if self.victim == "pause":
+            os.setsid()  # or the kernel would end it together with the driver
             os.kill(os.getpid(), signal.SIGSTOP)
             return
-        _kill({"worker": [os.getpid()], "executor": [_jvm_above()], "driver": list(self.driver)}[self.victim])
+        above = {"worker": [], "executor": [_jvm_above()], "driver": list(self.driver)}[self.victim]
+        _kill([*above, os.getpid()])  # a worker that lives on could finish what it has been handed
 
     def _first(self) -> bool:
         if self.once is None:

@@ -8,72 +8,16 @@ the dead-letter topic. The last test shows that this judge can find something.
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
 import sys
 import time
-import uuid
-from pathlib import Path
 
-import psutil
 import pytest
 
-from penstock.checkpoint.ledger import Ledger
-from tests.payments import PENSTOCK, Payments, judge
-from tests.processes import QUICK_JVM
+from tests.crash.driver import ROUNDS, Driver
+from tests.payments import Payments, judge
 
-ROUNDS = int(os.environ.get("PENSTOCK_CHAOS_ROUNDS", "1"))
-ROOT = Path(__file__).parent.parent.parent
 CARELESS = (sys.executable, "-m", "tests.crash.careless")
-MARK = "PENSTOCK_TEST_MARK"
-
-
-class Driver:
-    """`penstock run FILE --until-caught-up` as a process that a test lets die."""
-
-    def __init__(self, payments: Payments, program: tuple[str, ...] = (PENSTOCK,)) -> None:
-        self.command = [*program, "run", str(payments.file), "--until-caught-up"]
-        self.mark = uuid.uuid4().hex
-
-    def start(self, failpoint: str = "") -> subprocess.Popen[str]:
-        environment = {
-            **os.environ,
-            **QUICK_JVM,
-            MARK: self.mark,
-            "PENSTOCK_FAILPOINT": failpoint,
-            "PYTHONPATH": str(ROOT),
-        }
-        return subprocess.Popen(
-            self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=ROOT
-        )
-
-    def dies_at(self, failpoint: str) -> None:
-        process = self.start(failpoint)
-        said, _ = process.communicate(timeout=180)
-        assert process.returncode == -signal.SIGKILL, (failpoint, process.returncode, said)
-        self.nothing_is_left()
-
-    def finishes(self) -> str:
-        process = self.start()
-        said, _ = process.communicate(timeout=300)
-        assert process.returncode == 0, said
-        self.nothing_is_left()
-        return said
-
-    def nothing_is_left(self) -> None:
-        """Python workers and JVM notice that their driver is gone, and end by themselves."""
-        deadline = time.monotonic() + 30
-        while left := [p for p in psutil.process_iter() if self._is_ours(p)]:
-            assert time.monotonic() < deadline, left
-            time.sleep(0.2)
-
-    def _is_ours(self, process: psutil.Process) -> bool:
-        try:
-            return process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.Error:
-            return False
 
 
 @pytest.fixture
@@ -118,11 +62,11 @@ def test_kills_at_any_moment_lose_and_repeat_nothing(payments: Payments) -> None
         process = driver.start()
         try:
             # Up to the first batch nothing can be lost; from there on any moment may be the wrong one.
-            _wait_for_work(payments, process)
+            driver.waits_for_work(process)
             time.sleep(moment.uniform(0, 3))
             killed += process.poll() is None
         finally:
-            _kill_all(process)
+            driver.kill(process)
             process.communicate()
         driver.nothing_is_left()
         sent.append(payments.produce(500, poison=0.05, seed=100 + number))
@@ -143,24 +87,3 @@ def test_a_sink_that_forgets_what_it_wrote_is_found_out(payments: Payments) -> N
     assert "repeated or invented" in wrong
     report = payments.verify()
     assert "duplicate" in {finding.kind for finding in report.findings}
-
-
-def _wait_for_work(payments: Payments, process: subprocess.Popen[str]) -> None:
-    """Until this driver has written a ledger entry of its own; before that it may still be starting."""
-    deadline, ledger = time.monotonic() + 120, Ledger(payments.home / "ledger")
-    before = [entry.time for entry in ledger.entries()]
-    while [entry.time for entry in ledger.entries()] == before and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def _kill_all(process: subprocess.Popen[str]) -> None:
-    try:
-        family = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
-    except psutil.NoSuchProcess:
-        return
-    for member in family:
-        try:
-            member.kill()
-        except psutil.NoSuchProcess:
-            continue

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
+from tests.databases import Database, database
 
+from penstock.local.postgres import LocalPostgres
 from penstock.local.registry import LocalRegistry
 
 
@@ -16,3 +19,18 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRegistry
     server.up()
     yield server
     server.down()
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPostgres]:
+    """A real PostgreSQL. Tests share it: each uses a schema of its own."""
+    server = LocalPostgres(tmp_path_factory.mktemp("postgres"))
+    server.up()
+    yield server
+    server.down()
+
+
+@pytest.fixture
+def db(postgres: LocalPostgres, spark: SparkSession) -> Iterator[Database]:
+    with database(postgres.url, spark) as made:
+        yield made

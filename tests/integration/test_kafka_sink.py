@@ -97,7 +97,9 @@ def test_records_go_out_once_with_key_and_headers_and_the_offsets_are_in_the_sam
     assert first.headers[0] == ("trace", b"7")
     ends = {(r.topic, r.partition): r.end for r in _last_ranges(forward.payments)}
     assert {place: end for place, end in forward.offsets_of_groups().items() if end >= 0} == {
-        place: end for place, end in ends.items() if end  # a partition without records has no mark
+        place: end
+        for place, end in ends.items()
+        if end  # a partition without records has no mark
     }
     report = forward.payments.verify()
     assert report.complete, report.findings

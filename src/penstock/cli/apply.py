@@ -10,30 +10,8 @@ import typer
 from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
-from penstock.spec.model import Pipeline, TopicSettings
-from penstock.spec.references import resolve
-
-# A dead letter is its record plus headers: the largest record a topic takes must still fit into the dead-letter topic.
-_ROOM = {"max.message.bytes": str(16 * 1024 * 1024)}
-
-
-def topics_of(pipeline: Pipeline) -> dict[str, TopicSettings]:
-    """The topics a pipeline reads and those of its dead letters, with the settings they are created with."""
-    given, source = pipeline.kafka.topics, pipeline.source
-    named = source.pattern.only if source.pattern else list(source.topics)
-    wanted = {name: given.get(name, TopicSettings()) for name in named}
-    if source.pattern:
-        wanted |= {name: settings for name, settings in given.items() if source.pattern.matches(name)}
-    if pipeline.dead_letters.kafka is not None:
-        for topic in named or [""]:
-            name = pipeline.dead_letters.kafka.topic.replace("{topic}", topic)
-            settings = given.get(name, TopicSettings())
-            wanted[name] = settings.model_copy(update={"config": {**_ROOM, **settings.config}})
-    return {name: _resolved(settings, pipeline.base) for name, settings in wanted.items()}
-
-
-def _resolved(settings: TopicSettings, base: Path) -> TopicSettings:
-    return settings.model_copy(update={"config": {k: resolve(str(v), base) for k, v in settings.config.items()}})
+from penstock.spec.model import Pipeline
+from penstock.spec.topics import topics_of
 
 
 @app.command()

@@ -32,19 +32,32 @@ def up(
         int | None,
         typer.Option("--registry-port", help="Port of the registry. Default: the last one or a free one."),
     ] = None,
+    postgres: Annotated[bool, typer.Option("--postgres", help="Also start PostgreSQL.")] = False,
+    postgres_port: Annotated[
+        int | None,
+        typer.Option("--postgres-port", help="Port of PostgreSQL. Default: the last one or a free one."),
+    ] = None,
     directory: Directory = DEFAULT,
     as_json: AsJson = False,
 ) -> None:
-    """Start a local Kafka, and a schema registry if asked for. Data and ports are kept between runs."""
+    """Start a local Kafka, and a schema registry and PostgreSQL if asked for. Data and ports are kept between runs."""
+    from penstock.local import postgres as databases
     from penstock.local.broker import Cluster
     from penstock.local.registry import LocalRegistry, up_together
 
     if registry_port is not None and not registry:
         raise BadArgument("--registry-port needs --registry")
+    if postgres_port is not None and not postgres:
+        raise BadArgument("--postgres-port needs --postgres")
     cluster, local = Cluster(directory, brokers=brokers, port=port), LocalRegistry(directory, port=registry_port)
-    already, registry_already = cluster.is_up(), local.is_up()
-    url = None
-    if registry:
+    database = databases.LocalPostgres(directory, port=postgres_port)
+    already, registry_already, database_already = cluster.is_up(), local.is_up(), database.is_up()
+    url = database_url = None
+    if postgres:
+        bootstrap, url, database_url = databases.up_together(
+            cluster, local if registry else None, database, on_progress=output.note
+        )
+    elif registry:
         bootstrap, url = up_together(cluster, local, on_progress=output.note)
     else:
         bootstrap = cluster.up(on_progress=output.note)
@@ -56,14 +69,22 @@ def up(
     if url is not None:
         [server] = local.status()
         data["registry"] = {"url": url, "already_up": registry_already, **server.as_dict()}
+    if database_url is not None:
+        [server] = database.status()
+        data["postgres"] = {"url": database_url, "already_up": database_already, **server.as_dict()}
 
     def human() -> None:
         output.say(f"Kafka {'was already' if already else 'is'} up: {bootstrap}")
         if url is not None:
             output.say(f"the schema registry {'was already' if registry_already else 'is'} up: {url}")
+        if database_url is not None:
+            [server] = database.status()
+            output.say(f"PostgreSQL {'was already' if database_already else 'is'} up: {server.address}")
         output.say(f"export KAFKA_BOOTSTRAP={bootstrap}")
         if url is not None:
             output.say(f"export SCHEMA_REGISTRY_URL={url}")
+        if database_url is not None:  # it names a file with the password, not the password
+            output.say(f"export POSTGRES_URL='{database_url}'")
 
     output.emit(data, as_json, human)
 
@@ -76,9 +97,11 @@ def down(
 ) -> None:
     """Stop the local servers. Their data stays, unless --wipe is given."""
     from penstock.local.broker import Cluster
+    from penstock.local.postgres import LocalPostgres
     from penstock.local.registry import LocalRegistry
 
-    stopped = LocalRegistry(directory).down(wipe=wipe) + Cluster(directory).down(wipe=wipe)
+    servers = (LocalRegistry(directory), LocalPostgres(directory), Cluster(directory))
+    stopped = [name for server in servers for name in server.down(wipe=wipe)]
 
     def human() -> None:
         output.say(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
@@ -92,9 +115,10 @@ def down(
 def ps(directory: Directory = DEFAULT, as_json: AsJson = False) -> None:
     """Show the local servers."""
     from penstock.local.broker import Cluster
+    from penstock.local.postgres import LocalPostgres
     from penstock.local.registry import LocalRegistry
 
-    servers = Cluster(directory).status() + LocalRegistry(directory).status()
+    servers = Cluster(directory).status() + LocalRegistry(directory).status() + LocalPostgres(directory).status()
 
     def human() -> None:
         if not servers:

@@ -16,7 +16,7 @@ from penstock.decode.protobuf.decoder import ProtobufDecoder
 from penstock.decode.text import BytesDecoder, StringDecoder
 from penstock.decode.wire import WithHeader
 from penstock.errors import SpecInvalid, SpecUnreadable
-from penstock.kafka.schema_registry import RegisteredSchema, SchemaRegistry
+from penstock.kafka.schema import Lookup, RegisteredSchema
 from penstock.schema.json_schema import JsonSchemaMistake, struct_of_json_schema
 from penstock.schema.protobuf import message as protobuf_schema
 from penstock.schema.protobuf.shape import struct_of as protobuf_struct
@@ -55,7 +55,8 @@ class Place:
 
     base: Path
     subject: str | None
-    registry: Callable[[], SchemaRegistry]  # raises SpecInvalid when the spec names none
+    schema: Callable[[str, int | str, str | None], RegisteredSchema]  # of a subject, a version and a message
+    lookup: Callable[[], Lookup]  # raises SpecInvalid when the spec names no registry
 
 
 def prepare(how: AnyFormat, at: Place) -> Prepared:
@@ -86,7 +87,7 @@ def _json_of_registry(how: JsonFormat, at: Place) -> Prepared:
         struct = struct_of_json_schema(schema.text)
     except JsonSchemaMistake as mistake:
         raise _unusable(at, str(mistake)) from None
-    return Prepared(struct, partial(WithHeader, partial(JsonDecoder, struct), "JSON", at.registry().by_id))
+    return Prepared(struct, partial(WithHeader, partial(JsonDecoder, struct), "JSON", at.lookup()))
 
 
 def _avro(how: AvroFormat, at: Place) -> Prepared:
@@ -95,7 +96,7 @@ def _avro(how: AvroFormat, at: Place) -> Prepared:
         struct = avro_struct(schema)
     except AvroSchemaMistake as mistake:
         raise _unusable(at, str(mistake)) from None
-    return Prepared(struct, partial(AvroDecoder, schema, None if how.wire == "raw" else at.registry().by_id))
+    return Prepared(struct, partial(AvroDecoder, schema, None if how.wire == "raw" else at.lookup()))
 
 
 def _protobuf(how: ProtobufFormat, at: Place) -> Prepared:
@@ -112,7 +113,7 @@ def _protobuf(how: ProtobufFormat, at: Place) -> Prepared:
         struct = protobuf_struct(schema.descriptor())
     except protobuf_schema.SchemaMistake as mistake:
         raise _unusable(at, str(mistake)) from None
-    return Prepared(struct, partial(ProtobufDecoder, schema, None if how.wire == "raw" else at.registry().by_id))
+    return Prepared(struct, partial(ProtobufDecoder, schema, None if how.wire == "raw" else at.lookup()))
 
 
 def _registered(how: FromRegistry, at: Place) -> RegisteredSchema:
@@ -123,9 +124,7 @@ def _registered(how: FromRegistry, at: Place) -> RegisteredSchema:
             cause="each topic has its own subject by custom",
             next_command="say which one is read: `subject: ...`",
         )
-    registry = at.registry()
-    found = registry.latest(subject) if how.version == "latest" else registry.version(subject, how.version)
-    return found.schema
+    return at.schema(subject, how.version, getattr(how, "message", None))
 
 
 def _read(base: Path, written: str) -> str:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock import record
 from penstock.decode.decoded import NULL, Decoded, Decoder, empty
-from penstock.kafka.schema import Kind, Lookup
+from penstock.kafka.schema import Kind, Lookup, why_unknown
 from penstock.record import Failure
 
 HEADER = 5  # the magic byte 0 and the id of the writer's schema, big-endian
@@ -52,7 +52,7 @@ class WithHeader:
         if schema_id not in self._known:
             found = self._lookup(schema_id)
             if found is None:  # asked again next time: it may be registered by then
-                return schema_id, Failure(record.UNKNOWN_SCHEMA, f"the registry has no schema {schema_id}")
+                return schema_id, Failure(record.UNKNOWN_SCHEMA, why_unknown(self._lookup, schema_id))
             other = found.kind != self._kind
             said = f"schema {schema_id} is {found.kind}, not {self._kind}"
             self._known[schema_id] = Failure(record.INCOMPATIBLE_SCHEMA, said) if other else None

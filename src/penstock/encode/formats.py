@@ -163,7 +163,8 @@ def _read(base: Path, written: str) -> str:
 
 
 def _struct(fields: Sequence[StructField]) -> Struct:
-    return Struct(tuple(Member(f.name, _type(f.dataType, f.name), required=not f.nullable) for f in fields))
+    """All of it may be null: what Spark says about that changes with the SQL, and would change a derived schema too."""
+    return Struct(tuple(Member(f.name, _type(f.dataType, f.name)) for f in fields))
 
 
 def _type(spark: DataType, path: str, depth: int = 0) -> Type:
@@ -180,10 +181,7 @@ def _type(spark: DataType, path: str, depth: int = 0) -> Type:
         case T.MapType(keyType=T.StringType()):
             return Map(_type(spark.valueType, f"{path}{{}}", depth + 1))
         case T.StructType():
-            inner: Any = [
-                Member(f.name, _type(f.dataType, f"{path}.{f.name}", depth + 1), required=not f.nullable)
-                for f in spark.fields
-            ]
+            inner: Any = [Member(f.name, _type(f.dataType, f"{path}.{f.name}", depth + 1)) for f in spark.fields]
             return Struct(tuple(inner))
     name = spark.simpleString()
     if name not in SCALARS:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock import record
-from penstock.encode.encoded import Encoded, Encoder, Numbers, Places
+from penstock.encode.encoded import Encoded, Numbers, Places
 
 MAGIC = b"\0"
 
@@ -40,18 +40,6 @@ _MORE = np.array([sum(0x80 << 8 * i for i in range(size - 1)) for size in range(
 def header_of(schema_id: int) -> bytes:
     """The registry's header: the magic byte and the id of the schema, big-endian."""
     return MAGIC + schema_id.to_bytes(4, "big")
-
-
-class WithHeader:
-    """Puts the header before what another encoder writes: for formats whose own bytes know no schema, such as JSON."""
-
-    def __init__(self, inner: Encoder, schema_id: int) -> None:
-        self._inner, self._header = inner, header_of(schema_id)
-
-    def __call__(self, columns: pa.RecordBatch) -> Encoded:
-        encoded = self._inner(columns)
-        values = pc.binary_join_element_wise(pa.scalar(self._header), encoded.values, pa.scalar(b""))
-        return Encoded(values, encoded.failures)
 
 
 def finished(pieces: Sequence[Any], places: Places) -> Encoded:

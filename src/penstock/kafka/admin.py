@@ -240,17 +240,23 @@ def partition_counts(config: Config, names: Iterable[str]) -> dict[str, int]:
     return {name: facts.partitions for name, facts in require_topics(config, names).items()}
 
 
-def compacted(config: Config, names: Iterable[str], timeout: float = 10) -> set[str]:
-    """Those of the topics in which Kafka removes records that a newer one of the same key replaced."""
+def topic_configs(config: Config, names: Iterable[str], timeout: float = 10) -> dict[str, dict[str, str]]:
+    """The configuration of each topic, in Kafka's own names; also what it has by default."""
     from confluent_kafka.admin._config import ConfigResource
 
     asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
     if not asked:
-        return set()
+        return {}
     with _session(config, timeout) as session:
         answers = session.client.describe_configs(asked, request_timeout=timeout)
-        policies = {of.name: session.answer(future)["cleanup.policy"].value for of, future in answers.items()}
-    return {name for name, policy in policies.items() if "compact" in policy}
+        found = {of.name: session.answer(future) for of, future in answers.items()}
+    return {name: {key: str(entry.value) for key, entry in entries.items()} for name, entries in found.items()}
+
+
+def compacted(config: Config, names: Iterable[str], timeout: float = 10) -> set[str]:
+    """Those of the topics in which Kafka removes records that a newer one of the same key replaced."""
+    found = topic_configs(config, names, timeout)
+    return {name for name, entries in found.items() if "compact" in entries["cleanup.policy"]}
 
 
 def offsets_at(

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from penstock.errors import RegistryUnreachable
+
 Kind = Literal["AVRO", "PROTOBUF", "JSON"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -55,3 +57,22 @@ class Compatibility:
 Lookup = Callable[[int], RegisteredSchema | None]
 """The schema of an id; None when the registry says that there is no such id. Raises RegistryUnreachable, and
 RegistryRefused when the registry answers but not to us (wrong login, wrong address)."""
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """A lookup that no longer waits for a registry that is away: what is not cached is not known. Pickles."""
+
+    lookup: Lookup
+
+    def __call__(self, schema_id: int) -> RegisteredSchema | None:
+        try:
+            return self.lookup(schema_id)
+        except RegistryUnreachable:
+            return None
+
+
+def why_unknown(lookup: Lookup | None, schema_id: int) -> str:
+    if isinstance(lookup, GivenUp):
+        return f"schema {schema_id} is not known here, and the registry does not answer"
+    return f"the registry has no schema {schema_id}"

@@ -35,13 +35,13 @@ class SchemaCache:
             schema = content["schema"]
             if content["sha256"] != _digest(self._address, schema) or schema["id"] != schema_id:
                 return None
-            return _from_json(schema)
+            return from_json(schema)
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return None
 
     def put(self, schema: RegisteredSchema) -> None:
         """Keep a schema. A disk that is full or read-only costs the cache, never the record being decoded."""
-        value = _to_json(schema)
+        value = to_json(schema)
         content = {"registry": self._address, "sha256": _digest(self._address, value), "schema": value}
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -71,17 +71,17 @@ def _digest(address: str, schema: dict[str, Any]) -> str:
     return hashlib.sha256(f"{address}\n{json.dumps(schema, sort_keys=True)}".encode()).hexdigest()
 
 
-def _to_json(schema: RegisteredSchema) -> dict[str, Any]:
+def to_json(schema: RegisteredSchema) -> dict[str, Any]:
     return {
         "id": schema.id,
         "kind": schema.kind,
         "text": schema.text,
-        "references": [[name, _to_json(used)] for name, used in schema.references],
+        "references": [[name, to_json(used)] for name, used in schema.references],
     }
 
 
-def _from_json(value: dict[str, Any]) -> RegisteredSchema:
+def from_json(value: dict[str, Any]) -> RegisteredSchema:
     if value["kind"] not in KINDS:
         raise ValueError(value["kind"])
-    used = tuple((name, _from_json(below)) for name, below in value["references"])
+    used = tuple((name, from_json(below)) for name, below in value["references"])
     return RegisteredSchema(value["id"], value["kind"], value["text"], used)

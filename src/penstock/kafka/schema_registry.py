@@ -178,6 +178,13 @@ class SchemaRegistry:
             )
         return self._number(self._good(answer, subject=subject), "id")
 
+    def id_of(self, subject: str, kind: Kind, text: str, references: Iterable[Reference] = ()) -> int | None:
+        """The id under which the subject has this schema, or None. Registers nothing."""
+        answer = self._ask("POST", f"/subjects/{_quoted(subject)}", _body(kind, text, references))
+        if answer.status == 404 and answer.code in (_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA):
+            return None
+        return self._number(self._good(answer, subject=subject), "id")
+
     def check(self, subject: str, kind: Kind, text: str, references: Iterable[Reference] = ()) -> Compatibility:
         """Whether `register` would be allowed by the subject's mode. Registers nothing."""
         body = _body(kind, text, references)

@@ -62,6 +62,10 @@ class DeadLetters(Protocol):
     After a crash the same batch comes again; what was written once is not written again.
     """
 
+    @property
+    def guarantee(self) -> str:
+        """In the user's words; shown before a run."""
+
     def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None:
         """Raise now what would otherwise stop the first batch that has a dead letter."""
 

@@ -34,6 +34,10 @@ class DeadLetterTopics:
     _owner: Owner | None = field(default=None, init=False, repr=False)
 
     @property
+    def guarantee(self) -> str:
+        return "exactly-once: one Kafka transaction per batch, with the batch's number in it"
+
+    @property
     def topics(self) -> list[str]:
         return sorted({self.topic_for(source) for source in self.sources or ("",)})
 

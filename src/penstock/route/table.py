@@ -26,6 +26,8 @@ class Held(Protocol):
 class Table(Protocol):
     """What is needed of a table: the sink contract, and a reader that is not Spark. `runtime` gives one."""
 
+    @property
+    def guarantee(self) -> str: ...
     def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None: ...
     def held(self, batch: Batch) -> int | None: ...
     def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Held: ...
@@ -36,6 +38,10 @@ class Table(Protocol):
 class DeadLetterTable:
     to: Table
     pipeline: str
+
+    @property
+    def guarantee(self) -> str:
+        return self.to.guarantee
 
     def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None:
         self.to.prepare(batch, known, accepted)

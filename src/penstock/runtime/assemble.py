@@ -16,7 +16,7 @@ is read a second time, to fetch their bytes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -31,17 +31,23 @@ from penstock.runtime import balance, fingerprint
 from penstock.runtime.balance import unbalanced
 from penstock.runtime.inlet import Inlet, Position, passed, source_views
 from penstock.runtime.outlet import Outlet
+from penstock.runtime.readers import Readers
 from penstock.runtime.tally import Counted, Handed, Tally
 from penstock.runtime.topics import TopicWatch
+from penstock.sink.contract import Incoming
 from penstock.spec.model import Pipeline
-from penstock.transform.sql import row_for_row, views
+from penstock.transform.sql import moved, row_for_row, views
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.route.dead_letter import DeadLetters
     from penstock.sink.contract import Sink, Written
 
+_RAW = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
+    "headers array<struct<key:string,value:binary>>"
+)
 _LOCATED = 1_000_000  # offsets: in larger batches the positions of dead records could fill the driver
 
 
@@ -50,12 +56,14 @@ class Assembly:
     """Everything a batch meets. Made once per start of the query; `process` is called by Spark, batch by batch."""
 
     pipeline: Pipeline
+    readers: Readers
     inlets: list[Inlet]
     outlets: list[Outlet]
     dead_letters: DeadLetters
     log: SparkLog
     ledger: Ledger
     topics: TopicWatch
+    make_inlets: Callable[[], list[Inlet]]
     accepted: list[str] = field(default_factory=list)  # what the operator accepted for this start
     over: dict[str, str | None] | None = None  # see `_over`; the plan is the same for every batch
     first: bool = True  # only the first batch after a start can have been written before
@@ -64,6 +72,9 @@ class Assembly:
         ranges = self.log.ranges(batch_id)
         batch = Batch(self.pipeline.name, self.log.query_id() or "", batch_id, tuple(ranges))
         topics = self.topics.facts(r.topic for r in ranges)
+        if self.readers.refresh():
+            self.read_anew()
+            self.settle(raw.sparkSession)
         spanned = sum(map(len, ranges))
         locate = spanned <= _LOCATED
         # 1. decode and judge
@@ -118,7 +129,23 @@ class Assembly:
         self.ledger.append(entry)
         failpoint.reach("after-ledger", batch_id, raw)
         self.first = False
+        if self.readers.given_up:  # for this batch; the next one that meets an unknown schema waits again
+            self.readers.given_up = False
+            self.read_anew()
         return entry
+
+    def read_anew(self) -> None:
+        """Make the inlets of the reader schemas of now."""
+        self.inlets, self.over = self.make_inlets(), None
+
+    def settle(self, spark: SparkSession) -> None:
+        """Resolve every rule and every step over no rows, and tell the sinks what they will get: what is wrong shows
+        before anything is read."""
+        sources = source_views(self.inlets, spark.createDataFrame([], _RAW))
+        made = views(sources, self.pipeline.transform)
+        for outlet in self.outlets:
+            rows = outlet.rows(made)
+            outlet.sink.suits(Incoming(outlet.view, rows.schema, _apart(self.pipeline, rows, sources.values())))
 
     def _over(self, raw: DataFrame) -> dict[str, str | None]:
         """The source view of which a sink gets every row but those that steps leave out; None where steps do more.
@@ -164,6 +191,15 @@ class Assembly:
             held = self.dead_letters.write(batch, reduce(lambda a, b: a.unionByName(b), parts))
         if (held or 0) != dead and not self._accepts_replay():
             raise unbalanced(batch.id, f"{dead} records died, {held or 0} dead letters were written")
+
+
+def _apart(pipeline: Pipeline, rows: DataFrame, sources: Iterable[DataFrame]) -> str:
+    """Why rows of one input partition do not stay in one task, in their order; empty when they do."""
+    if pipeline.source.min_partitions or pipeline.source.max_records_per_partition:
+        return "`min_partitions` and `max_records_per_partition` split input partitions into several tasks"
+    if all(moved(rows, source) for source in sources):
+        return "its steps join, group, sort or limit rows"
+    return ""
 
 
 def _of_view(batch: Batch, topics: dict[str, TopicFact], view: str | None) -> Batch:

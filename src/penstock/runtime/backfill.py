@@ -29,7 +29,7 @@ from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.runtime import build, guard, session
 from penstock.runtime.failure import translate
-from penstock.runtime.supervise import StopRequest, Watch, prepare, rehearse
+from penstock.runtime.supervise import StopRequest, Watch, prepare
 from penstock.source import kafka as source
 from penstock.source import start
 from penstock.source.subscription import subscribe
@@ -73,7 +73,7 @@ def run(
         if planned is None or committed == planned:
             return home
         spark = session.start(pipeline, home.logs)
-        rehearse(spark, assembly)
+        assembly.settle(spark)
         watch.started(pipeline, home)
         for number in range(0 if committed is None else committed + 1, planned + 1):
             if stop.asked:

@@ -13,6 +13,7 @@ from penstock.decode.formats import Place, Prepared, prepare
 from penstock.decode.stage import Decode
 from penstock.encode.stage import Encoding
 from penstock.kafka.connection import client_config, spark_options
+from penstock.kafka.schema import GivenUp, Lookup
 from penstock.kafka.schema_registry import SchemaRegistry, settings_of
 from penstock.route.dead_letter import DeadLetters
 from penstock.route.kafka_topic import DeadLetterTopics
@@ -20,11 +21,18 @@ from penstock.route.table import DeadLetterTable
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.inlet import Inlet
 from penstock.runtime.outlet import Outlet
+from penstock.runtime.readers import Readers
 from penstock.runtime.topics import TopicWatch
 from penstock.sink.contract import Sink
 from penstock.sink.delta import DeltaSink
+from penstock.sink.delta_maintenance import Maintenance, Schedule
+from penstock.sink.delta_upsert import DeltaUpsertSink
+from penstock.sink.iceberg import IcebergSink
+from penstock.sink.iceberg_catalog import HadoopCatalog, JdbcCatalog
 from penstock.sink.kafka.exactly_once import KafkaSink
 from penstock.sink.kafka.stock import StockKafkaSink
+from penstock.sink.parquet import ParquetSink
+from penstock.sink.postgres.sink import PostgresSink
 from penstock.spec import sinks as spec
 from penstock.spec.formats import AnyFormat, FromRegistry
 from penstock.spec.model import Pipeline
@@ -52,9 +60,12 @@ def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str]
     at = at or home(pipeline)
     ledger = Ledger(at.ledger)
     last = ledger.last()
+    following = readers(pipeline)
     return Assembly(
         pipeline=pipeline,
-        inlets=inlets(pipeline),
+        readers=following,
+        inlets=inlets(pipeline, following),
+        make_inlets=lambda: inlets(pipeline, following),
         outlets=outlets(pipeline),
         dead_letters=dead_letters(pipeline),
         log=SparkLog(at.spark),
@@ -64,17 +75,26 @@ def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str]
     )
 
 
-def inlets(pipeline: Pipeline) -> list[Inlet]:
+def readers(pipeline: Pipeline) -> Readers:
+    add = any(sink.delta is not None and sink.delta.evolve is not None for sink in pipeline.sinks.values())
+    return Readers(_registry(pipeline), home(pipeline).schemas, add=add)
+
+
+def inlets(pipeline: Pipeline, following: Readers | None = None) -> list[Inlet]:
+    """How each view is read, with the schemas of now."""
     source, made = pipeline.source, []
+    reading = following or readers(pipeline)
     topics = {source.view_of(topic): topic for topic in source.topics}
 
-    registry = _registry(pipeline)
+    def lookup() -> Lookup:
+        found = reading.registry().by_id
+        return GivenUp(found) if reading.given_up else found
 
     for view, read in source.reads().items():
         topic = topics.get(view)
 
         def prepared(part: str, how: AnyFormat, topic: str | None = topic) -> Prepared:
-            return prepare(how, Place(pipeline.base, f"{topic}-{part}" if topic else None, registry))
+            return prepare(how, Place(pipeline.base, f"{topic}-{part}" if topic else None, reading.schema, lookup))
 
         key = prepared("key", read.key) if read.key else None
         decode = Decode(topic, read, prepared("value", read.value), key)
@@ -90,21 +110,63 @@ def _registry(pipeline: Pipeline) -> Callable[[], SchemaRegistry]:
     return lru_cache(lambda: SchemaRegistry(settings_of(pipeline), home(pipeline).schemas))
 
 
-def outlets(pipeline: Pipeline) -> list[Outlet]:
-    return [Outlet(_sink(pipeline, name, sink), sink.from_, sink.where) for name, sink in pipeline.sinks.items()]
+def outlets(pipeline: Pipeline, registry: Callable[[], SchemaRegistry] | None = None) -> list[Outlet]:
+    """`registry`: the one that sinks take schemas from, and register them in, instead of the spec's."""
+    asked = registry or _registry(pipeline)
+    return [Outlet(_sink(pipeline, name, sink, asked), sink.from_, sink.where) for name, sink in pipeline.sinks.items()]
 
 
-def _sink(pipeline: Pipeline, name: str, sink: spec.Sink) -> Sink:
+def _sink(pipeline: Pipeline, name: str, sink: spec.Sink, registry: Callable[[], SchemaRegistry]) -> Sink:
     match sink:
         case spec.Sink(delta=spec.DeltaTable() as to):
-            return DeltaSink(name, _path(pipeline, to.path), tuple(to.partition_by), to.evolve is not None)
-        case spec.Sink(kafka=spec.KafkaTopic() as topic):
-            encoding = Encoding(name, topic, pipeline.base, _registry(pipeline))
-            config = client_config(pipeline)
-            if topic.guarantee == "at-least-once":
+            return _delta(pipeline, name, to)
+        case spec.Sink(parquet=spec.ParquetFiles() as to):
+            return ParquetSink(name, _path(pipeline, to.path), tuple(to.partition_by), to.evolve is not None)
+        case spec.Sink(iceberg=spec.IcebergTable() as to):
+            key, order_by = _key(to.upsert)
+            catalog = _catalog(pipeline, to.catalog)
+            return IcebergSink(name, to.table, catalog, tuple(to.partition_by), key, order_by, to.evolve is not None)
+        case spec.Sink(postgres=spec.PostgresTable() as to):
+            return PostgresSink(name, resolve(to.url, pipeline.base), to.table, *_key(to.upsert))
+        case spec.Sink(kafka=spec.KafkaTopic() as to):
+            encoding, config = Encoding(name, to, pipeline.base, registry), client_config(pipeline)
+            if to.guarantee == "at-least-once":
                 return StockKafkaSink(name, config, spark_options(pipeline), encoding)
-            return KafkaSink(name, config, encoding, topic.guarantee, tuple(pipeline.source.topics), topic.origin)
+            return KafkaSink(name, config, encoding, to.guarantee, tuple(pipeline.source.topics), to.origin)
     raise AssertionError(sink)
+
+
+def _delta(pipeline: Pipeline, name: str, to: spec.DeltaTable) -> Sink:
+    path, evolve = _path(pipeline, to.path), to.evolve is not None
+    upkeep = None
+    if to.optimize or to.vacuum:
+        schedule = Schedule(
+            optimize_every=to.optimize.every if to.optimize else None,
+            vacuum_every=to.vacuum.every if to.vacuum else None,
+            keep=to.vacuum.keep if to.vacuum else spec.Vacuum.model_fields["keep"].default,
+            target_size=to.optimize.target_mb * 1_000_000 if to.optimize and to.optimize.target_mb else None,
+            at_most=to.at_most,
+        )
+        upkeep = Maintenance(path, schedule)
+    if to.upsert is None:
+        return DeltaSink(name, path, tuple(to.partition_by), evolve, upkeep)
+    return DeltaUpsertSink(name, path, *_key(to.upsert), tuple(to.partition_by), evolve, upkeep)
+
+
+def _catalog(pipeline: Pipeline, to: spec.IcebergHadoop | spec.IcebergJdbc) -> HadoopCatalog | JdbcCatalog:
+    warehouse = _path(pipeline, to.warehouse)
+    if isinstance(to, spec.IcebergHadoop):
+        return HadoopCatalog(warehouse, to.name)
+
+    def later(text: str) -> Callable[[], str]:
+        return lambda: resolve(text, pipeline.base)
+
+    user, password = (None if text is None else later(text) for text in (to.user, to.password))
+    return JdbcCatalog(later(to.uri), warehouse, user, password, to.name)
+
+
+def _key(upsert: spec.Upsert | None) -> tuple[tuple[str, ...], str | None]:
+    return (tuple(upsert.key), upsert.order_by) if upsert else ((), None)
 
 
 def dead_letters(pipeline: Pipeline) -> DeadLetters:

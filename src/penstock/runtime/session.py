@@ -43,8 +43,15 @@ appender.file.strategy.max = 3
 
 def groups_for(pipeline: Pipeline) -> list[str]:
     """The jar groups a spec needs, and no others."""
-    tables = any(sink.delta for sink in pipeline.sinks.values()) or pipeline.dead_letters.delta
-    return ["core", *(["delta"] if tables else [])]
+    sinks = pipeline.sinks.values()
+    catalogs = [sink.iceberg.catalog for sink in sinks if sink.iceberg]
+    wanted = {
+        "core": True,
+        "delta": any(sink.delta for sink in sinks) or pipeline.dead_letters.delta is not None,
+        "iceberg": bool(catalogs),
+        "postgres": any(catalog.type == "jdbc" for catalog in catalogs),
+    }
+    return [group for group, needed in wanted.items() if needed]
 
 
 def settings(groups: Iterable[str], master: str = "local[*]") -> dict[str, str]:
@@ -75,7 +82,7 @@ def settings(groups: Iterable[str], master: str = "local[*]") -> dict[str, str]:
 
 def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -> SparkSession:
     """Start Spark, or take the session this process already has. What the engine prints goes to `logs`."""
-    groups = list(groups or groups_for(pipeline))
+    groups = groups_for(pipeline) if groups is None else list(groups)
     found = java.find()
     files = jars.ensure(groups)
     logs.mkdir(parents=True, exist_ok=True)

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, RegistryUnreachable
 from penstock.kafka.connection import client_config
 from penstock.record import Batch, Known
 from penstock.runtime import build, guard, session
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.failure import translate
-from penstock.runtime.inlet import source_views
-from penstock.sink.contract import Incoming
 from penstock.source import kafka as source
 from penstock.source import start
 from penstock.source.subscription import Subscription, subscribe
 from penstock.spec.model import Every, Pipeline
-from penstock.transform.sql import moved, views
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -81,11 +78,12 @@ def run(
     with home.held():
         guard.check(home, pipeline.name, frozenset(accept))
         assembly = build.assembly(pipeline, accepted=accept)
-        subscription = _subscribe(pipeline, assembly, watch)
+        assembly.readers.report = watch.warn
+        subscription = subscribed(pipeline, assembly, watch)
         prepare(assembly, frozenset(accept))
-        _report_ignored_start(pipeline, assembly, watch)
+        report_ignored_start(pipeline, assembly, watch)
         spark = session.start(pipeline, home.logs)
-        rehearse(spark, assembly)
+        assembly.settle(spark)
         watch.started(pipeline, home)
         begin = start.starting_offsets(client_config(pipeline), pipeline.source, subscription.topics)
 
@@ -107,7 +105,7 @@ def prepare(assembly: Assembly, accepted: frozenset[str]) -> None:
     assembly.dead_letters.prepare(batch, Known(None, planned), accepted)
 
 
-def _subscribe(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> Subscription:
+def subscribed(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> Subscription:
     """The topics as they are now; those read before must still be the same ones."""
     config, known = client_config(pipeline), assembly.topics.known
     found = subscribe(config, pipeline.source, known, accept_new="new-topics" in assembly.accepted)
@@ -117,7 +115,7 @@ def _subscribe(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> Subscrip
     return found
 
 
-def _report_ignored_start(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> None:
+def report_ignored_start(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> None:
     """S4: the start position counts once. A change afterwards must not look as if it had an effect."""
     last = assembly.ledger.last()
     if last and last.start != pipeline.source.start_text():
@@ -127,33 +125,10 @@ def _report_ignored_start(pipeline: Pipeline, assembly: Assembly, watch: Watch) 
         )
 
 
-def rehearse(spark: SparkSession, assembly: Assembly) -> None:
-    """Resolve every rule and every step over no rows: what is wrong with them shows before anything is read."""
-    raw = spark.createDataFrame(
-        [],
-        "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
-        "headers array<struct<key:string,value:binary>>",
-    )
-    sources = source_views(assembly.inlets, raw)
-    made = views(sources, assembly.pipeline.transform)
-    for outlet in assembly.outlets:
-        rows = outlet.rows(made)
-        outlet.sink.suits(Incoming(outlet.view, rows.schema, _apart(assembly.pipeline, rows, sources.values())))
-
-
-def _apart(pipeline: Pipeline, rows: DataFrame, sources: Iterable[DataFrame]) -> str:
-    """Why rows of one input partition do not stay in one task, in their order; empty when they do."""
-    if pipeline.source.min_partitions or pipeline.source.max_records_per_partition:
-        return "`min_partitions` and `max_records_per_partition` split input partitions into several tasks"
-    if all(moved(rows, source) for source in sources):
-        return "its steps join, group, sort or limit rows"
-    return ""
-
-
 def _keep_running(
     query: Callable[[_Batches], StreamingQuery], assembly: Assembly, home: Home, watch: Watch, stop: StopRequest
 ) -> None:
-    attempt = 0
+    attempt, since = 0, 0.0
     while True:
         batches = _Batches(assembly, watch, stop)
         try:
@@ -166,12 +141,23 @@ def _keep_running(
                 return  # nothing of the batch counts yet: it runs at the next start
             if not error.retryable or attempt > _RETRIES:
                 raise error from raised
+            since = time.monotonic() if attempt == 1 else since
+            if isinstance(error, RegistryUnreachable) and _waited_for(assembly, since):
+                watch.warn("the registry stayed away: `unreadable` now decides about records whose schema is not known")
+                assembly.readers.given_up = True
+                assembly.read_anew()
             wait = _BACK_OFF_S[min(attempt, len(_BACK_OFF_S)) - 1]
             watch.retrying(error, wait)
             if stop.asked_within(wait):
                 return
             # In doubt are what it had open, and whether the batch was written. Schemas are those of the start.
             assembly = replace(assembly, dead_letters=build.dead_letters(assembly.pipeline), first=True)
+
+
+def _waited_for(assembly: Assembly, since: float) -> bool:
+    """Whether the registry was away for longer than the spec waits for it."""
+    registry = assembly.pipeline.registry
+    return registry is not None and time.monotonic() - since > registry.wait.total_seconds()
 
 
 class _Batches:

@@ -91,11 +91,15 @@ class DeltaLog:
 
     def positions(self, column: str) -> dict[tuple[str, int], list[int]] | None:
         import pyarrow.dataset as ds
+        from deltalake.exceptions import DeltaProtocolError
 
         table = self.table()
         if table is None:
             return {}
-        dataset = table.to_pyarrow_dataset()
+        try:
+            dataset = table.to_pyarrow_dataset()
+        except DeltaProtocolError:  # a column was widened, which delta-rs cannot read; where rows came from never is
+            dataset = ds.dataset(table.file_uris(), format="parquet")
         if column not in dataset.schema.names:
             return None
         wanted = {name: ds.field(column, name) for name in ("topic", "partition", "offset")}

@@ -29,6 +29,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Literal
 
+from penstock.errors import first_line
+
 Task = Literal["optimize", "vacuum"]
 _DONE: dict[str, Task] = {"OPTIMIZE": "optimize", "VACUUM END": "vacuum"}  # how the table's log calls them
 _log = logging.getLogger("penstock.maintenance")
@@ -58,10 +60,16 @@ class Maintenance:
     _running: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def after_batch(self) -> None:
-        """Start what is due; returns at once."""
+        """Start what is due; returns at once. What goes wrong here is no reason for the batch to fail."""
         self._collect()
         if self._running:
             return
+        try:
+            self._start_due()
+        except Exception as error:
+            _log.warning("upkeep of %s could not be started: %s", self.path, first_line(error))
+
+    def _start_due(self) -> None:
         if self._last is None:
             self._last = last_done(self.path)
             atexit.register(self.give_way)

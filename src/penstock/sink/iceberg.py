@@ -32,7 +32,7 @@ from penstock.sink.contract import Incoming, Written, read_through
 from penstock.sink.engine import configured, engine_errors, refuses, said_by
 from penstock.sink.iceberg_catalog import Catalog, open_in
 from penstock.sink.iceberg_files import data_files
-from penstock.sink.iceberg_table import ATTEMPT, ROWS, State, identity
+from penstock.sink.iceberg_table import ATTEMPT, BATCH, ROWS, State, identity
 from penstock.sink.latest import Latest, latest, merge
 from penstock.sink.parquet_files import positions_in
 
@@ -131,7 +131,7 @@ class IcebergSink:
         return self._publish(spark, batch, attempt)
 
     def _staging(self, spark: SparkSession, batch: Batch, summary: dict[str, str]) -> AbstractContextManager[None]:
-        said = {f"{_PROPERTY}{name}": value for name, value in summary.items()}
+        said = {f"{_PROPERTY}{name}": value for name, value in {BATCH: identity(batch), **summary}.items()}
         return configured(spark, {"spark.wap.id": identity(batch), **said})
 
     def _publish(self, spark: SparkSession, batch: Batch, attempt: str) -> int:

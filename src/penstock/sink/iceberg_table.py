@@ -19,7 +19,8 @@ from penstock.sink.iceberg_catalog import Catalog
 
 ROWS = "penstock.rows"  # in the summary: rows given to a merge, which itself only counts those it wrote
 ATTEMPT = "penstock.attempt"  # in the summary: tells our staged snapshot from one that a crash left
-_STAGED, _PUBLISHED = "wap.id", "published-wap-id"
+BATCH = "penstock.batch"  # in the summary: the id once more, so that it is there even where staging was switched off
+_IDS = (BATCH, "wap.id", "published-wap-id")  # the last is what Iceberg keeps when it copies a staged snapshot
 _PREFIX = "penstock"
 
 
@@ -61,7 +62,7 @@ class State:
     def builds_on(self, snapshot: int, batch: Batch) -> bool:
         """Whether a staged snapshot was made on top of the same batch."""
         history = self._history(self.snapshots[snapshot].get("parent-snapshot-id"))
-        return any(identity(batch) in (_summary(s).get(_STAGED), _summary(s).get(_PUBLISHED)) for s in history)
+        return any(identity(batch) == _id(s) for s in history)
 
     def _history(self, snapshot: int | None) -> Iterator[dict[str, Any]]:
         while snapshot is not None and snapshot in self.snapshots:  # older ones may have expired
@@ -99,9 +100,13 @@ def _summary(snapshot: dict[str, Any]) -> dict[str, str]:
     return summary
 
 
+def _id(snapshot: dict[str, Any]) -> str:
+    return next((summary[name] for name in _IDS if name in (summary := _summary(snapshot))), "")
+
+
 def _held(snapshot: dict[str, Any]) -> Held | None:
     summary = _summary(snapshot)
-    parts = (summary.get(_STAGED) or summary.get(_PUBLISHED) or "").split(".")
+    parts = _id(snapshot).split(".")
     if len(parts) != 4 or parts[0] != _PREFIX:
         return None
     _, pipeline, query, batch = parts

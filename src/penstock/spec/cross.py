@@ -13,6 +13,7 @@ from penstock.spec.words import TOPIC_NAME, VIEW_NAME
 
 if TYPE_CHECKING:
     from penstock.spec.model import Pipeline
+    from penstock.spec.sinks import Sink
     from penstock.spec.source import Read, Source
 
 CrossMistake = tuple[tuple[str | int, ...], str, list[str]]
@@ -93,6 +94,19 @@ def _view_mistakes(spec: Pipeline) -> list[CrossMistake]:
     return found
 
 
+def _target(sink: Sink) -> tuple[tuple[str, ...], str | None]:
+    """Where a sink says what it writes to, and what that is; None where several may write to it."""
+    if sink.delta:
+        return ("delta", "path"), posixpath.normpath(sink.delta.path)
+    if sink.parquet:
+        return ("parquet", "path"), posixpath.normpath(sink.parquet.path)
+    if sink.iceberg:
+        return ("iceberg", "table"), f"{sink.iceberg.catalog.name}:{sink.iceberg.table}"
+    if sink.postgres:
+        return ("postgres", "table"), f"{sink.postgres.url} {sink.postgres.table}"
+    return (), None
+
+
 def _target_mistakes(spec: Pipeline) -> list[CrossMistake]:
     """Two writers of one table break each other's exactly-once; dead letters into a source topic never
     end.
@@ -100,11 +114,18 @@ def _target_mistakes(spec: Pipeline) -> list[CrossMistake]:
     found: list[CrossMistake] = []
     tables: dict[str, str] = {}
     for name, sink in spec.sinks.items():
-        if not sink.delta:
-            continue
-        other = tables.setdefault(posixpath.normpath(sink.delta.path), f"sink '{name}'")
+        where, target = _target(sink)
+        other = tables.setdefault(target, f"sink '{name}'") if target else f"sink '{name}'"
         if other != f"sink '{name}'":
-            found.append((("sinks", name, "delta", "path"), f"{other} writes to the same table", []))
+            found.append((("sinks", name, *where), f"{other} writes to the same table", []))
+    catalogs: dict[str, object] = {}
+    for name, sink in spec.sinks.items():
+        if (
+            sink.iceberg
+            and catalogs.setdefault(sink.iceberg.catalog.name, sink.iceberg.catalog) != sink.iceberg.catalog
+        ):
+            text = f"catalog '{sink.iceberg.catalog.name}' is another one elsewhere: give it a `name` of its own"
+            found.append((("sinks", name, "iceberg", "catalog"), text, []))
     dead = spec.dead_letters
     if dead.delta and (sharing := tables.get(posixpath.normpath(dead.delta.path))):
         found.append((("dead_letters", "delta", "path"), f"{sharing} writes to the same table", []))

@@ -43,6 +43,9 @@ def cross_mistakes(data: Any) -> list[CrossMistake]:
                 from_=sink["from"],
                 # A path that is missing is a mistake of its own; the sink's name stands in for it.
                 delta=DeltaTable.model_construct(path=_text(_mapping(sink, "delta").get("path"), f"\0{name}")),
+                parquet=None,
+                iceberg=None,
+                postgres=None,
                 kafka=None,
             )
             for name, sink in _mappings(data, "sinks").items()

@@ -40,6 +40,12 @@ class Registry(Part):
         "as unreachable. Schemas that were seen before are not asked for again.",
     )
 
+    wait: Duration = Field(
+        timedelta(minutes=5),
+        description="How long a batch with records of unknown schemas is tried again while the registry does not "
+        "answer. After that `unreadable` of their topic decides: dead letters, or stop.",
+    )
+
     @model_validator(mode="after")
     def _one_login(self) -> Registry:
         if self.token is not None and (self.user is not None or self.password is not None):

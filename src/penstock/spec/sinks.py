@@ -2,25 +2,137 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from penstock.spec.duration import Duration
 from penstock.spec.words import Part, Text, TopicName, ViewName
 
 Guarantee = Literal["exactly-once", "exactly-once-by-partition", "exactly-once-by-batch", "at-least-once"]
 
 
+class Upsert(Part):
+    """A row replaces the one with its key; a row whose `_deleted` is true deletes it. Rows without a key become dead
+    letters.
+    """
+
+    key: list[Text] = Field(min_length=1, description="Columns that make the key.")
+    order_by: Text | None = Field(
+        None,
+        description="Column by which the newer of two rows is told. Default: their place in Kafka. A row older than "
+        "the stored one is left out; one without a value counts by its place.",
+    )
+
+
+class Optimize(Part):
+    """Small files are joined, beside the batches."""
+
+    every: Duration = Field(description="How often.", examples=["1h"])
+    target_mb: int | None = Field(
+        None, ge=1, description="Size of a joined file. Default: what the table says, or 100 MB."
+    )
+
+
+class Vacuum(Part):
+    """Files that no commit refers to any more are removed."""
+
+    every: Duration = Field(description="How often.", examples=["24h"])
+    keep: Duration = Field(
+        timedelta(days=7),
+        description="Files younger than this stay: a reader may read them, a batch be writing them. At least 1h.",
+    )
+
+    @field_validator("keep")
+    @classmethod
+    def _long_enough(cls, keep: timedelta) -> timedelta:
+        if keep < timedelta(hours=1):
+            raise PydanticCustomError("duration", "a batch may still be writing files younger than 1h")
+        return keep
+
+
 class DeltaTable(Part):
-    """A Delta table that batches are appended to, each exactly once."""
+    """A Delta table: batches are appended, or rows replaced by key, each batch exactly once."""
 
     path: Text = Field(description="Directory of the table, relative to the spec.")
     partition_by: list[str] = Field(default_factory=list, description="Columns to partition a new table by.")
+    upsert: Upsert | None = Field(None, description="Replace rows by key. Default: append.")
     evolve: Literal["add-columns"] | None = Field(
         None,
         description="`add-columns`: columns that the view has gained are added to the table. Without it the table "
         "keeps its columns, and a view with others is refused.",
+    )
+    optimize: Optimize | None = Field(None, description="Join small files on a schedule.")
+    vacuum: Vacuum | None = Field(None, description="Remove unused files on a schedule.")
+    at_most: Duration = Field(
+        timedelta(seconds=10), description="How long a batch may wait for `optimize` or `vacuum`; then they lose."
+    )
+
+
+class ParquetFiles(Part):
+    """Parquet files, a directory per batch that appears whole: `<path>/batch=.../`. Readers see a column `batch`."""
+
+    path: Text = Field(description="Directory, relative to the spec. Not a mount point.")
+    partition_by: list[str] = Field(default_factory=list, description="Columns to partition each batch by.")
+    evolve: Literal["add-columns"] | None = Field(None, description="`add-columns`: the view may gain columns.")
+
+
+CatalogName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+
+
+class IcebergHadoop(Part):
+    """Tables in a directory."""
+
+    type: Literal["hadoop"] = Field(description="`hadoop`.")
+    warehouse: Text = Field(description="Directory of the tables, relative to the spec.")
+    name: CatalogName = Field("iceberg", description="Name of the catalog in SQL.")
+
+
+class IcebergJdbc(Part):
+    """Tables in a directory; a PostgreSQL database holds the state of each."""
+
+    type: Literal["jdbc"] = Field(description="`jdbc`.")
+    uri: Text = Field(description="`jdbc:postgresql://host:port/database`, without a password.")
+    user: Text | None = Field(None, description="User of the database.")
+    password: Text | None = Field(None, description="Password, as a reference.", examples=["${env:CATALOG_PASSWORD}"])
+    warehouse: Text = Field(description="Directory of the tables, relative to the spec.")
+    name: CatalogName = Field(
+        "iceberg", description="Name of the catalog, also in its database: other programs must use the same."
+    )
+
+
+class IcebergTable(Part):
+    """An Iceberg table: each batch is one snapshot, published once."""
+
+    table: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)+$")] = Field(
+        description="`namespace.name`.", examples=["shop.payments"]
+    )
+    catalog: Annotated[IcebergHadoop | IcebergJdbc, Field(discriminator="type")] = Field(description="Where it is.")
+    partition_by: list[str] = Field(
+        default_factory=list, description="Columns, or `days(column)` (years, months, hours), `bucket(16, column)`."
+    )
+    upsert: Upsert | None = Field(None, description="Replace rows by key. Default: append.")
+    evolve: Literal["add-columns"] | None = Field(None, description="As for delta.")
+
+
+class PostgresTable(Part):
+    """A PostgreSQL table: rows are appended or, with `upsert`, replace the row that has their key. A batch is one
+    transaction.
+    """
+
+    url: Text = Field(
+        description="`postgresql://user:password@host:port/database`, the password as a reference.",
+        examples=["${env:POSTGRES_URL}"],
+    )
+    table: Text = Field(
+        description="`table` or `schema.table`, as written; a part with a dot or a quote in double quotes. Created "
+        "when it is not there. `penstock_ledger` and staging tables lie in its schema.",
+        examples=["public.payments"],
+    )
+    upsert: Upsert | None = Field(
+        None, description="Replace rows by key: the columns of the primary key or of a unique index. Default: append."
     )
 
 
@@ -140,6 +252,9 @@ class Sink(Part):
     from_: ViewName = Field(alias="from", description="The view that is written.")
     where: Text | None = Field(None, description="A SQL condition: only rows for which it is true are written.")
     delta: DeltaTable | None = Field(None, description="Write to a Delta table.")
+    parquet: ParquetFiles | None = Field(None, description="Write Parquet files.")
+    iceberg: IcebergTable | None = Field(None, description="Write to an Iceberg table.")
+    postgres: PostgresTable | None = Field(None, description="Write to a PostgreSQL table.")
     kafka: KafkaTopic | None = Field(None, description="Write to a Kafka topic.")
 
     @model_validator(mode="after")
@@ -150,4 +265,4 @@ class Sink(Part):
         return self
 
 
-KINDS = ("delta", "kafka")
+KINDS = ("delta", "parquet", "iceberg", "postgres", "kafka")

@@ -12,7 +12,6 @@ from batches import checked
 from penstock.encode.avro.encoder import AvroEncoder
 from penstock.encode.encoded import Encoder
 from penstock.encode.protobuf.encoder import ProtobufEncoder
-from penstock.encode.text import StringEncoder
 from penstock.schema.protobuf.message import from_text
 from penstock.spec.types import Member, Struct, parse
 
@@ -81,7 +80,3 @@ def test_avro_refuses_text_that_is_none() -> None:
 def test_protobuf_refuses_text_that_is_none(name: str, column: str, values: pa.Array, reason: str) -> None:
     encoder = ProtobufEncoder(from_text(PROTO), Struct((Member(name, parse(column)),)), None)
     assert reasons(encoder, name, values) == {1: reason}
-
-
-def test_plain_text_refuses_text_that_is_none() -> None:
-    assert reasons(StringEncoder(), "value", unchecked([b"a", b"a\xff", b""])) == {1: f"value: {BAD}"}

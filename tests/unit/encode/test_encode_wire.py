@@ -1,19 +1,14 @@
-"""Numbers, headers and plain text, byte by byte."""
+"""Numbers and pieces, byte by byte."""
 
 from __future__ import annotations
-
-import pickle
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from batches import checked
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import record
-from penstock.encode.text import BytesEncoder, StringEncoder
-from penstock.encode.wire import WithHeader, gathered, joined, spread, varint, varints, zigzag
+from penstock.encode.wire import gathered, joined, spread, varint, varints, zigzag
 from penstock.schema.avro.default import number
 
 EDGES = sorted({abs((1 << bits) + step) for bits in range(0, 65, 1) for step in (-1, 0, 1)} - {2**64, 2**64 + 1})
@@ -40,33 +35,12 @@ def test_pieces_of_some_places_are_empty_at_the_others() -> None:
     assert joined([], 2).to_pylist() == [b"", b""]
 
 
-def test_text_is_its_bytes_and_null_is_a_failure() -> None:
-    texts = pa.record_batch({"value": pa.array(["é", None, ""])})
-    encoded = StringEncoder()(texts)
-    assert checked(encoded) == ["é".encode(), None, b""]
-    assert encoded.failures[1].error_class == record.MISSING_FIELD
-    assert encoded.failures[1].reason == "value: required, but null"
-    assert checked(BytesEncoder("raw")(pa.record_batch({"raw": pa.array([b"\xff", b""])}))) == [b"\xff", b""]
-
-
-def test_header_goes_before_what_another_encoder_writes() -> None:
-    encoder = pickle.loads(pickle.dumps(WithHeader(StringEncoder(), 258)))
-    encoded = encoder(pa.record_batch({"value": pa.array(["{}", None])}))
-    assert checked(encoded) == [b"\0\0\0\x01\x02{}", None]
-
-
 def test_bytes_before_and_after_a_slice_do_not_get_in() -> None:
-    texts = pa.record_batch({"value": pa.array(["before", "é", None, "in", "after"])}).slice(1, 3)
-    assert checked(StringEncoder()(texts)) == ["é".encode(), None, b"in"]
-    large = pa.record_batch({"value": pa.array([b"before", b"x", None, b"in"], pa.large_binary())}).slice(1, 3)
-    assert checked(BytesEncoder()(large)) == [b"x", None, b"in"]
     part = pa.array([b"before", b"x", b"yz"], pa.large_binary()).slice(1)
     assert spread(part, np.array([0, 2]), 3).to_pylist() == [b"x", b"", b"yz"]
 
 
 def test_arrays_without_values_may_come_without_offsets() -> None:
-    empty = pa.Array.from_buffers(pa.string(), 0, [None, pa.py_buffer(b""), pa.py_buffer(b"")])
-    assert checked(StringEncoder()(pa.record_batch({"value": empty}))) == []
     none = pa.Array.from_buffers(pa.large_binary(), 0, [None, pa.py_buffer(b""), pa.py_buffer(b"")])
     assert spread(none, np.array([], np.int64), 2).to_pylist() == [b"", b""]
     assert gathered(none, np.array([0, 0])).to_pylist() == [b""]

@@ -33,7 +33,7 @@ from penstock.decode.avro.scalars import Reader
 from penstock.decode.columns import arrow_type
 from penstock.decode.decoded import NULL, Decoded, empty
 from penstock.decode.wire import HEADER, no_header
-from penstock.kafka.schema import Lookup, RegisteredSchema
+from penstock.kafka.schema import Lookup, RegisteredSchema, why_unknown
 from penstock.record import Failure, shortened
 from penstock.schema.avro.model import AvroSchemaMistake
 from penstock.schema.avro.parse import essence, parse
@@ -129,7 +129,7 @@ class AvroDecoder:
     def _made_plan(self, schema_id: int) -> Plan:
         registered = self._lookup(schema_id) if self._lookup is not None and schema_id < 2**31 else None
         if registered is None:
-            return Failure(record.UNKNOWN_SCHEMA, f"the registry has no schema {schema_id}")
+            return Failure(record.UNKNOWN_SCHEMA, why_unknown(self._lookup, schema_id))
         told = f"schema {schema_id}"
         if registered.kind != "AVRO":
             return Failure(record.INCOMPATIBLE_SCHEMA, f"{told} is {registered.kind}, not AVRO")

@@ -27,7 +27,7 @@ from penstock.decode.protobuf.batch import Batch, suits
 from penstock.decode.protobuf.evolution import conflict
 from penstock.decode.protobuf.header import Header, headers
 from penstock.decode.protobuf.rows import Rows
-from penstock.kafka.schema_registry import Lookup, RegisteredSchema
+from penstock.kafka.schema import Lookup, RegisteredSchema, why_unknown
 from penstock.record import Failure, shortened
 from penstock.schema.protobuf.message import MessageSchema, SchemaMistake, files_of
 from penstock.schema.protobuf.shape import shape_of
@@ -160,7 +160,7 @@ class ProtobufDecoder:
             looked_up[schema_id] = self._lookup(schema_id) if schema_id >= 0 else None
         found = looked_up[schema_id]
         if found is None:
-            return Failure(record.UNKNOWN_SCHEMA, f"the registry has no schema {schema_id}")
+            return Failure(record.UNKNOWN_SCHEMA, why_unknown(self._lookup, schema_id))
         mistake = writer_mistake(found, header.indexes, self._schema)
         if mistake is None:
             return None

@@ -1,0 +1,113 @@
+"""Reader schemas that follow their subjects while a pipeline runs (D8).
+
+A record with a new schema is in Kafka only after that schema was registered. So asking for the newest version when a
+batch begins is early enough for every record in it. What was found is written down in the checkpoint: the columns of a
+view are the same after a restart, also when the registry is away then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from penstock.errors import RegistryUnreachable, SpecInvalid
+from penstock.kafka.schema import RegisteredSchema
+from penstock.kafka.schema_cache import from_json, to_json
+from penstock.kafka.schema_registry import SchemaRegistry
+from penstock.schema.evolve import gained, merged
+
+_FILE = "readers.json"
+
+
+@dataclass
+class _Followed:
+    message: str | None
+    newest: int  # id of the newest version that was seen
+    reader: RegisteredSchema
+
+
+class Readers:
+    """The reader schema of every subject that a view reads by `version: latest`."""
+
+    def __init__(self, registry: Callable[[], SchemaRegistry], directory: Path, *, add: bool) -> None:
+        self.registry, self._file, self._add = registry, directory / _FILE, add
+        self._known = self._stored()
+        self._followed: dict[str, _Followed] = {}
+        self.report: Callable[[str], None] = lambda _text: None
+        self.given_up = False  # the registry was away for too long: records of unknown schemas no longer wait for it
+
+    def schema(self, subject: str, version: int | str, message: str | None) -> RegisteredSchema:
+        """The schema to read with; from here on a `latest` one is followed."""
+        if version != "latest":
+            return self.registry().version(subject, int(version)).schema
+        if subject not in self._followed:
+            self._followed[subject] = self._first(subject, message)
+            self._store()
+        return self._followed[subject].reader
+
+    def refresh(self) -> bool:
+        """Ask for newer versions; whether a reader schema changed. A registry that is away changes nothing."""
+        changed = False
+        for subject, followed in self._followed.items():
+            try:
+                newest = self.registry().latest(subject).schema
+            except RegistryUnreachable:
+                continue
+            if newest.id != followed.newest:
+                changed |= self._follow(subject, followed, newest)
+        if changed:
+            self._store()
+        return changed
+
+    def _first(self, subject: str, message: str | None) -> _Followed:
+        known = self._known.get(subject)
+        try:
+            newest = self.registry().latest(subject).schema
+        except RegistryUnreachable:
+            if known is None:
+                raise
+            return _Followed(message, known.id, known)
+        if known is None or known.kind != newest.kind:
+            return _Followed(message, newest.id, newest)
+        followed = _Followed(message, known.id, known)
+        if newest.id != known.id or self._add:
+            self._follow(subject, followed, newest)
+        return followed
+
+    def _follow(self, subject: str, followed: _Followed, newest: RegisteredSchema) -> bool:
+        new = gained(followed.reader, newest, followed.message)
+        reader = merged(followed.reader, newest, add=self._add, message=followed.message)
+        if new and self._add:
+            self.report(f"'{subject}' has gained {', '.join(new)}: added to the view")
+        elif new:
+            self.report(
+                f"'{subject}' has gained {', '.join(new)}: ignored; to have them in a table, set `evolve: add-columns` "
+                "of its sink"
+            )
+        changed = reader.text != followed.reader.text
+        followed.newest, followed.reader = newest.id, replace(reader, id=newest.id)
+        return changed
+
+    def _stored(self) -> dict[str, RegisteredSchema]:
+        try:
+            return {subject: from_json(schema) for subject, schema in json.loads(self._file.read_text()).items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise SpecInvalid(
+                f"{self._file} cannot be read",
+                cause=f"{type(error).__name__}: {error}",
+                next_command=f"remove {self._file}: the columns are then those of the newest schemas",
+            ) from None
+
+    def _store(self) -> None:
+        kept = {**self._known, **{subject: followed.reader for subject, followed in self._followed.items()}}
+        if kept == self._known:
+            return
+        self._known = kept
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        new = self._file.with_suffix(".new")
+        new.write_text(json.dumps({subject: to_json(schema) for subject, schema in kept.items()}, indent=1))
+        new.replace(self._file)

@@ -1,0 +1,121 @@
+"""A reader schema that follows its subject: what becomes of columns when somebody registers a new version.
+
+A table only ever gains columns. So the columns known so far stay, whatever the newest version says: a field it no
+longer has may be null from now on. With `add` the fields it has gained, and types it has widened, become columns too.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped]
+
+from penstock.kafka.schema import RegisteredSchema
+from penstock.schema.avro.model import AvroSchemaMistake
+from penstock.schema.avro.parse import parse
+from penstock.schema.protobuf.message import SchemaMistake, files_of, named
+
+_MESSAGE_TYPES = (10, 11, 14)  # group, message, enum: they name another type, which the newest file may not have
+
+
+def merged(known: RegisteredSchema, newest: RegisteredSchema, *, add: bool, message: str | None) -> RegisteredSchema:
+    """The reader schema from now on. Its id is that of the newest version."""
+    if known.kind != newest.kind:
+        return newest
+    text, references = known.text, known.references
+    match known.kind:
+        case "AVRO":
+            text = _avro(json.loads(known.text), json.loads(newest.text), add=add)
+        case "JSON":
+            text = _json(json.loads(known.text), json.loads(newest.text), add=add)
+        case "PROTOBUF" if add:
+            text = _protobuf(known, newest, message)
+    if add:
+        references = newest.references
+    made = RegisteredSchema(newest.id, known.kind, text, references)
+    return made if _reads(made) else newest if add else known
+
+
+def gained(known: RegisteredSchema, newest: RegisteredSchema, message: str | None) -> list[str]:
+    """Top-level fields of the newest version that are no columns yet."""
+    before = set(_names(known, message))
+    return [name for name in _names(newest, message) if name not in before]
+
+
+def _avro(known: Any, newest: Any, *, add: bool) -> str:
+    if not (isinstance(known, dict) and isinstance(newest, dict) and "fields" in known and "fields" in newest):
+        return json.dumps(newest if add else known)
+    now = {field["name"] for field in newest["fields"]}
+    if add:
+        left = [_optional(field) for field in known["fields"] if field["name"] not in now]
+        return json.dumps({**newest, "fields": [*newest["fields"], *left]})
+    fields = [field if field["name"] in now or "default" in field else _optional(field) for field in known["fields"]]
+    return json.dumps({**known, "fields": fields})
+
+
+def _optional(field: dict[str, Any]) -> dict[str, Any]:
+    branches = field["type"] if isinstance(field["type"], list) else [field["type"]]
+    return {**field, "type": ["null", *(branch for branch in branches if branch != "null")], "default": None}
+
+
+def _json(known: Any, newest: Any, *, add: bool) -> str:
+    if not (isinstance(known, dict) and isinstance(newest, dict)):
+        return json.dumps(newest if add else known)
+    before, now = known.get("properties", {}), newest.get("properties", {})
+    if add:
+        return json.dumps({**newest, "properties": {**now, **{k: v for k, v in before.items() if k not in now}}})
+    required = [name for name in known.get("required", []) if name in newest.get("required", [])]
+    return json.dumps({**known, "required": required})
+
+
+def _protobuf(known: RegisteredSchema, newest: RegisteredSchema, message: str | None) -> str:
+    before, now = (FileDescriptorProto.FromString(files_of(schema)[-1]) for schema in (known, newest))
+    old, new = _message(before, message), _message(now, message)
+    taken = {field.number for field in new.field} | {field.name for field in new.field}
+    for field in old.field:
+        if field.number in taken or field.name in taken or field.type in _MESSAGE_TYPES:
+            continue
+        left = new.field.add()
+        left.CopyFrom(field)
+        left.ClearField("oneof_index")
+        left.ClearField("proto3_optional")
+    for reserved in [r for r in new.reserved_range if any(r.start <= f.number < r.end for f in new.field)]:
+        new.reserved_range.remove(reserved)
+    for name in [n for n in new.reserved_name if n in {f.name for f in new.field}]:
+        new.reserved_name.remove(name)
+    return base64.b64encode(now.SerializeToString()).decode()
+
+
+def _message(file: Any, message: str | None) -> Any:
+    path = named(file, message).removeprefix(f"{file.package}." if file.package else "").split(".")
+    found = next(each for each in file.message_type if each.name == path[0])
+    for name in path[1:]:
+        found = next(each for each in found.nested_type if each.name == name)
+    return found
+
+
+def _names(schema: RegisteredSchema, message: str | None) -> list[str]:
+    try:
+        if schema.kind == "PROTOBUF":
+            file = FileDescriptorProto.FromString(files_of(schema)[-1])
+            return [field.name for field in _message(file, message).field]
+        said = json.loads(schema.text)
+        if schema.kind == "JSON":
+            return list(said.get("properties", {}))
+        return [field["name"] for field in said.get("fields", [])]
+    except (ValueError, AttributeError, TypeError, KeyError):  # SchemaMistake is a ValueError
+        return []
+
+
+def _reads(schema: RegisteredSchema) -> bool:
+    """Whether what was put together is a schema: a type can be defined in a field that is gone."""
+    try:
+        if schema.kind == "AVRO":
+            parse(schema)
+        elif schema.kind == "PROTOBUF":
+            files_of(schema)
+    except (AvroSchemaMistake, SchemaMistake):
+        return False
+    return True

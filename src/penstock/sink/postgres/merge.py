@@ -1,0 +1,259 @@
+"""The transaction that makes a batch visible: out of the staging tables into the target, together with its ledger row.
+
+1. The batch is claimed in the ledger. A second attempt at it waits here for the first one, and then finds it done.
+2. Of the rows and deletes of one key the newest one counts, as `latest.py` says which that is.
+3. Deletes, then rows. When one of them is refused here (a foreign key, another unique index, a trigger), it is found by
+   halving, and rejected.
+4. The ledger row is filled in. Commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from penstock.errors import SinkFailed
+from penstock.record import Batch, Failure
+from penstock.sink.contract import Rejected, Written
+from penstock.sink.postgres import faults
+from penstock.sink.postgres.connection import Connection
+from penstock.sink.postgres.ledger import SinkLedger
+from penstock.sink.postgres.load import Report, refused
+from penstock.sink.postgres.names import OFFSET, SEQ, SOURCE, TASK, TIME, Staging, listed
+
+# Sorting a batch on disk costs more than all the rest. Never less than what the server's owner allows.
+_MEMORY = """
+select set_config('work_mem', '64MB', true) where pg_size_bytes(current_setting('work_mem')) < pg_size_bytes('64MB')
+"""
+_APPEND = "insert into {target} ({columns}) select {columns} from {rows} where {reported}"
+# In the order of the keys: two that do so cannot wait for each other in a circle.
+_UPSERT = """
+insert into {target} as held ({columns})
+select {columns} from (
+    select distinct on ({key}) * from (
+        select distinct on ({key}, {source}) * from {rows} where {reported}
+        order by {key}, {source}, {largest} {offset} desc nulls last, {seq} desc
+    ) of_partition
+    order by {key}, {largest} {time} desc nulls last, {source} desc
+) latest
+{on_conflict}
+"""
+# Which rows and deletes count, numbered in the order of their keys.
+_WINNERS = "create temporary table penstock_winners on commit drop as "
+_ALL_WIN = "select {seq} as seq, false as gone, false as forced, row_number() over () as n from {rows} where {reported}"
+_LATEST_WIN = """
+with every_one as ({sides}),
+placed as (
+    select *, row_number() over (partition by {k}, source order by place nulls first, seq) as at from every_one
+),
+cut as (
+    select *, max(at) filter (where {unordered}) over (partition by {k}, source) as after from placed
+),
+of_partition as (
+    select distinct on ({k}, source) * from cut where after is null or at >= after
+    order by {k}, source, value desc nulls last, at desc
+)
+select seq, gone, after is not null as forced, row_number() over (order by {k}) as n from (
+    select distinct on ({k}) * from of_partition order by {k}, value desc nulls last, time desc nulls last, source desc
+) latest
+"""
+_SIDE = """
+select {keys}, {value} as value, {source} as source, {time} as time, {offset} as place, {seq} as seq, {gone} as gone
+from {table} where {reported}
+"""
+_TOLD = "penstock_winners w join {table} told on told.{seq} = w.seq and told.{reported}"
+_INSERT = """
+insert into {target} as held ({columns})
+select {told_columns} from {told} where not w.gone and w.forced = {forced} and w.n between {first} and {last}
+order by w.n {on_conflict}
+"""
+_DELETES = "select count(*) from {told} where w.gone and w.n between {first} and {last}"
+_TOO_OLD = _DELETES + " and exists (select from {target} held where {same} and {older})"
+_DELETE = """
+delete from {target} held using {told} where w.gone and w.n between {first} and {last} and {same} and not ({older})
+"""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """One batch on its way from staging to target. Nothing of it stays when the transaction is rolled back."""
+
+    sink: str
+    ledger: SinkLedger
+    batch: Batch
+    target: sql.Identifier
+    staging: Staging
+    columns: Sequence[str]
+    key: Sequence[str]
+    order_by: str | None
+    reports: Sequence[Report]
+    _refused: list[Rejected] = field(default_factory=list, repr=False)
+
+    def run(self, connection: Connection) -> Written:
+        """Called again from the start when another transaction was in the way."""
+        self._refused.clear()
+        with connection.transaction():
+            connection.execute(_MEMORY)
+            connection.execute("set constraints all immediate")  # what is refused must be refused where it is known
+            if not self.ledger.claim(connection, self.batch):
+                done = self.ledger.find(connection, self.batch)
+                assert done is not None  # nobody deletes from the ledger
+                return done
+            rows, deletes = sum(r.rows for r in self.reports), sum(r.gone for r in self.reports)
+            self._check_staged(connection, self.staging.rows, rows)
+            if deletes:
+                self._check_staged(connection, self.staging.gone, deletes)
+            applied = self._apply(connection, bool(deletes)) if rows or deletes else 0
+            rejected = [Rejected(t, p, o, Failure(c, why)) for r in self.reports for t, p, o, c, why in r.rejected]
+            done = Written(applied, rows + deletes - applied - len(self._refused), (*rejected, *self._refused))
+            self.ledger.fill(connection, self.batch, done)
+        return done
+
+    def _check_staged(self, connection: Connection, table: sql.Identifier, expected: int) -> None:
+        [(held,)] = self._run(connection, "select count(*) from {table} where {reported}", table=table).fetchall()
+        if held != expected:
+            raise SinkFailed(
+                f"sink '{self.sink}': tasks loaded {expected} rows of batch {self.batch.id}, and {held} are there",
+                cause="somebody changed a staging table of Penstock",
+                next_command="penstock run FILE: the batch is loaded again",
+            )
+
+    def _apply(self, connection: Connection, deletes: bool) -> int:
+        """How many rows and deletes took effect. Mostly one statement does it, unless a row is refused."""
+        if not deletes and not any(report.unordered for report in self.reports):
+            try:
+                with connection.transaction():
+                    return self._run(connection, _UPSERT if self.key else _APPEND).rowcount
+            except psycopg.Error as error:
+                if not faults.is_of_row(error):
+                    raise
+        last = self._choose(connection, deletes)
+        done = self._some(connection, True, 1, last) if deletes else 0
+        return done + self._some(connection, False, 1, last)
+
+    def _choose(self, connection: Connection, deletes: bool) -> int:
+        """Write down which rows and deletes count. Returns the last one's number."""
+        if self.key:
+            keys = sql.SQL(", ").join(
+                sql.SQL("{} as {}").format(sql.Identifier(k), sql.Identifier(f"k{i}")) for i, k in enumerate(self.key)
+            )
+            value = sql.Identifier(self.order_by) if self.order_by else sql.SQL("null::bigint")
+            tables = {"false": self.staging.rows, **({"true": self.staging.gone} if deletes else {})}
+            sides = [
+                self._filled(_SIDE, keys=keys, value=value, gone=sql.SQL(gone), table=table)
+                for gone, table in tables.items()
+            ]
+            k = listed([f"k{i}" for i in range(len(self.key))])
+            all_sides = sql.SQL(" union all ").join(sides)
+            unordered = sql.SQL("value is null" if self.order_by else "false")
+            made = self._run(connection, _WINNERS + _LATEST_WIN, sides=all_sides, k=k, unordered=unordered)
+        else:
+            made = self._run(connection, _WINNERS + _ALL_WIN)
+        self._run(connection, "create index on {rows} ({seq})")
+        connection.execute("create index on penstock_winners (n)")
+        connection.execute("analyze penstock_winners")
+        return made.rowcount
+
+    def _some(self, connection: Connection, deletes: bool, first: int, last: int) -> int:
+        """Apply the deletes or the rows among the winners from first to last; halve them when one is refused."""
+        if first > last:
+            return 0
+        try:
+            with connection.transaction():
+                return (self._delete if deletes else self._insert)(connection, first, last)
+        except psycopg.Error as error:
+            if not faults.is_of_row(error):
+                raise
+            why = faults.failure(error)
+        if first == last:
+            self._reject(connection, deletes, first, why)
+            return 0
+        half = (first + last) // 2
+        return self._some(connection, deletes, first, half) + self._some(connection, deletes, half + 1, last)
+
+    def _delete(self, connection: Connection, first: int, last: int) -> int:
+        """A delete of a key that is not there has its effect; one that is older than the row that is there has none."""
+        same = sql.SQL(" and ").join(sql.SQL("held.{0} = told.{0}").format(sql.Identifier(k)) for k in self.key)
+        older: sql.Composable = sql.SQL("false")
+        if self.order_by:
+            newer = sql.SQL("coalesce(held.{0} > told.{0}, false) and not w.forced")
+            older = newer.format(sql.Identifier(self.order_by))
+        which = {"told": self._told(self.staging.gone), "same": same, "older": older} | _between(first, last)
+        [(every,)] = self._run(connection, _DELETES, **which).fetchall()
+        [(too_old,)] = self._run(connection, _TOO_OLD, **which).fetchall() if self.order_by else [(0,)]
+        self._run(connection, _DELETE, **which)
+        return int(every - too_old)
+
+    def _insert(self, connection: Connection, first: int, last: int) -> int:
+        """What counts by its place, and not by a value of `order_by`, is not compared with what the table holds."""
+        done = 0
+        for forced in (True, False):
+            done += self._run(
+                connection,
+                _INSERT,
+                told_columns=listed(self.columns, "told"),
+                told=self._told(self.staging.rows),
+                forced=sql.Literal(forced),
+                on_conflict=self._on_conflict(None if forced else self.order_by),
+                **_between(first, last),
+            ).rowcount
+        return done
+
+    def _on_conflict(self, order_by: str | None) -> sql.Composable:
+        if not self.key:
+            return sql.SQL("")
+        changed = [name for name in self.columns if name not in self.key] or [self.key[0]]
+        updates = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in changed)
+        newer = sql.SQL(" where held.{0} is null or excluded.{0} >= held.{0}")
+        return sql.SQL("on conflict ({}) do update set {}{}").format(
+            listed(self.key), updates, newer.format(sql.Identifier(order_by)) if order_by else sql.SQL("")
+        )
+
+    def _reject(self, connection: Connection, deletes: bool, number: int, why: Failure) -> None:
+        table, shown = (self.staging.gone, self.key) if deletes else (self.staging.rows, self.columns)
+        [(source, offset, *values)] = self._run(
+            connection,
+            "select {own}, {shown} from {told} where w.n = {number}",
+            own=listed([SOURCE, OFFSET], "told"),
+            shown=listed(shown, "told"),
+            told=self._told(table),
+            number=sql.Literal(number),
+        ).fetchall()
+        if source is None:
+            raise refused(self.sink, dict(zip(shown, values, strict=True)), self.key, why)
+        topic, partition = {number: (t, p) for report in self.reports for number, t, p in report.sources}[source]
+        self._refused.append(Rejected(topic, partition, offset, why))
+
+    def _told(self, table: sql.Identifier) -> sql.Composable:
+        return self._filled(_TOLD, table=table)
+
+    def _run(self, connection: Connection, statement: str, **parts: sql.Composable) -> psycopg.Cursor[tuple[Any, ...]]:
+        return connection.execute(self._filled(statement, **parts))
+
+    def _filled(self, statement: str, **parts: sql.Composable) -> sql.Composed:
+        """With what every statement may name. Numbers are literals: with arguments, a % in a name would be taken for
+        one of them."""
+        largest = sql.SQL("{} desc nulls last,").format(sql.Identifier(self.order_by)) if self.order_by else sql.SQL("")
+        tasks = sql.SQL(", ").join(sql.Literal(report.task) for report in self.reports)
+        known: dict[str, sql.Composable] = {
+            "target": self.target,
+            "rows": self.staging.rows,
+            "columns": listed(self.columns),
+            "key": listed(self.key),
+            "seq": sql.Identifier(SEQ),
+            "offset": sql.Identifier(OFFSET),
+            "reported": sql.SQL("{} = any(array[{}]::bigint[])").format(sql.Identifier(TASK), tasks),
+            "source": sql.Identifier(SOURCE),
+            "time": sql.Identifier(TIME),
+            "largest": largest,
+            "on_conflict": self._on_conflict(self.order_by),
+        }
+        return sql.SQL(statement).format(**(known | parts))
+
+
+def _between(first: int, last: int) -> dict[str, sql.Composable]:
+    return {"first": sql.Literal(first), "last": sql.Literal(last)}

@@ -1,0 +1,390 @@
+"""The PostgreSQL sink when things go wrong: rows it refuses, crashes, other transactions, a server that is away."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+import psycopg
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from tests.databases import KAFKA, Database, at, batch
+
+from penstock.errors import (
+    NotWritable,
+    PenstockError,
+    SinkBusy,
+    SinkFailed,
+    SpecInvalid,
+    TableDiffers,
+    TableOfAnotherQuery,
+)
+from penstock.local.postgres import LocalPostgres
+from penstock.record import Failure, Known
+from penstock.sink.contract import Rejected, Written
+from penstock.sink.postgres import PostgresSink
+
+ROWS = f"id int, name string, amount decimal(12,2), {KAFKA}"
+
+
+def test_rows_that_postgresql_refuses_are_rejected_among_thousands_that_are_written(db: Database) -> None:
+    db.run(
+        "create table SCHEMA.things "
+        "(id int primary key, name varchar(12) not null, amount numeric(6,2) check (amount > 0))"
+    )
+    bad = {
+        17: ("a\0b", "1", "malformed", 'invalid byte sequence for encoding "UTF8": 0x00'),
+        1234: ("far too long a name", "1", "out-of-range", "column 'name': value too long for type"),
+        1235: ("ok", "99999", "out-of-range", "column 'amount': numeric field overflow"),
+        2500: (None, "1", "missing-field", 'null value in column "name" violates not-null constraint'),
+        4999: ("ok", "-1", "broken-rule", 'violates check constraint "things_amount_check"'),
+    }
+    rows = [(i, *(bad[i][:2] if i in bad else ("fine", "1")), at(i + 100)) for i in range(5000)]
+    frame = db.frame(rows, ROWS.replace("decimal(12,2)", "string")).selectExpr(
+        "id", "name", "cast(amount as decimal(12,2)) as amount", "_kafka"
+    )
+    sink = db.sink()
+    done = sink.write(batch(), frame, replay=False)
+    assert (done.rows, done.superseded, len(done.rejected)) == (4995, 0, 5)
+    found = {(r.topic, r.partition, r.offset - 100): r.why for r in done.rejected}
+    assert found.keys() == {("t", 0, i) for i in bad}
+    for (_, _, i), why in found.items():
+        assert why.error_class == bad[i][2]
+        assert bad[i][3] in why.reason
+        assert "staging" not in why.reason
+    assert sorted(set(range(5000)) - {i for (i,) in db.run("select id from SCHEMA.things")}) == sorted(bad)
+    assert sink.write(batch(), frame, replay=True) == done, "a replay must bury the same records"
+
+
+def test_rows_that_only_the_table_itself_refuses_are_rejected_by_the_merge(db: Database) -> None:
+    db.run(
+        "create table SCHEMA.accounts (id int primary key); insert into SCHEMA.accounts select generate_series(0, 9);"
+        "create table SCHEMA.things (id int primary key, account int references SCHEMA.accounts deferrable initially deferred, email text unique);"  # noqa: E501
+        "create table SCHEMA.pinned (id int references SCHEMA.things)"
+    )
+    columns = f"id int, account int, email string, _deleted boolean, {KAFKA}"
+    rows = [(i, 77 if i in (13, 400) else i % 10, f"{i}@x", False, at(i)) for i in range(500)]
+    rows[250] = (250, 1, "249@x", False, at(250))
+    done = db.sink().write(batch(), db.frame(rows, columns), replay=False)
+    assert (done.rows, done.superseded) == (497, 0)
+    why = {r.offset: r.why for r in done.rejected}
+    assert why.keys() == {13, 400, 250}
+    assert {w.error_class for w in why.values()} == {"broken-rule"}
+    assert 'Key (account)=(77) is not present in table "accounts".' in why[13].reason
+    db.run("insert into SCHEMA.pinned values (3)")
+    gone = [(3, None, None, True, at(600)), (4, None, None, True, at(601)), (5, 2, "new@x", False, at(602))]
+    done = db.sink().write(batch(1), db.frame(gone, columns), replay=False)
+    assert (done.rows, [r.offset for r in done.rejected]) == (2, [600])
+    assert db.run("select id from SCHEMA.things where id in (3, 4)") == [(3,)]
+    append = db.sink("things", key=())
+    done = append.write(batch(2), db.frame([(900, 1, "a@x", at(1)), (900, 1, "b@x", at(2))], columns.replace("_deleted boolean, ", "")), replay=False)  # fmt: skip # noqa: E501
+    assert (done.rows, len(done.rejected)) == (1, 1)
+
+
+def test_row_without_origin_that_is_refused_stops_the_batch_and_is_named(db: Database) -> None:
+    frame = db.frame([(1, "fine"), (2, "nu\0l")], "id int, name string")
+    with pytest.raises(SinkFailed) as raised:
+        db.sink().write(batch(), frame, replay=False)
+    assert "the row: {'id': 2}" in (raised.value.cause or "")
+    db.run("create table SCHEMA.other (id int unique check (id < 10))")
+    with pytest.raises(SinkFailed) as raised:
+        db.sink("other", key=()).write(batch(), db.frame([(1,), (1,)], "id int"), replay=False)
+    assert "{'id': 1}" in (raised.value.cause or "")
+    assert db.run("select * from SCHEMA.other") == []
+    assert db.sink("other").rows_by_batch("q") == {}
+
+
+def test_null_keys_are_rejected_in_rows_and_in_deletes(db: Database) -> None:
+    columns = f"id int, v int, _deleted boolean, {KAFKA}"
+    rows = [(None, 1, False, at(1)), (2, 2, False, at(2)), (None, None, True, at(3))]
+    done = db.sink().write(batch(), db.frame(rows, columns), replay=False)
+    why = Failure("missing-field", "key column 'id' is null")
+    assert done.rows == 1
+    assert sorted(done.rejected, key=lambda r: r.offset) == [Rejected("t", 0, 1, why), Rejected("t", 0, 3, why)]
+
+
+def test_task_that_is_run_again_loads_its_rows_once(db: Database) -> None:
+    def fail_once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """A step that loses its worker in the middle of the task's first attempt."""
+        context = TaskContext.get()
+        for i, each in enumerate(batches):
+            if i == 2 and context is not None and context.attemptNumber() == 0:
+                raise RuntimeError("lost")
+            yield each
+
+    db.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 100)
+    try:
+        frame = db.frame([(i, at(i)) for i in range(1000)], f"id int, {KAFKA}")
+        flaky = frame.mapInArrow(fail_once, frame.schema)
+        assert db.sink(key=()).write(batch(), flaky, replay=False) == Written(1000)
+    finally:
+        db.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert db.run("select count(*), count(distinct id) from SCHEMA.things") == [(1000, 1000)]
+
+
+class InThread(threading.Thread):
+    """A write that goes on beside the test."""
+
+    def __init__(self, sink: PostgresSink, number: int, frame: DataFrame, replay: bool = False) -> None:
+        super().__init__(daemon=True)
+        self.call: Callable[[], Written] = lambda: sink.write(batch(number), frame, replay=replay)
+        self.done: Written | None = None
+        self.error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.done = self.call()
+        except BaseException as error:
+            self.error = error
+
+    def result(self) -> Written:
+        self.join(60)
+        if self.error:
+            raise self.error
+        assert self.done is not None, "it still runs"
+        return self.done
+
+
+def waiting(db: Database, count: int = 1) -> list[int]:
+    """The server processes of the sink's drivers, once so many wait for a lock."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = db.run(
+            "select pid from pg_stat_activity where application_name = 'penstock db' and wait_event_type = 'Lock'"
+        )
+        if len(found) == count:
+            return [pid for (pid,) in found]
+        time.sleep(0.02)
+    raise AssertionError("they do not wait")
+
+
+def test_driver_lost_between_load_and_merge_leaves_only_staging_that_the_next_attempt_drops(db: Database) -> None:
+    columns = f"id int, v int, {KAFKA}"
+    sink, first = db.sink(), db.frame([(1, 1, at(1))], columns)
+    assert sink.write(batch(), first, replay=False) == Written(1)
+    with psycopg.connect(db.url) as other:
+        other.execute(f"lock table {db.schema}.things in exclusive mode")
+        going = InThread(sink, 1, db.frame([(1, 2, at(2)), (2, 2, at(3))], columns))
+        db.run(f"select pg_terminate_backend({waiting(db)[0]})")
+        with pytest.raises(SinkBusy):
+            going.result()
+    assert len(db.staging()) == 1
+    assert db.run("select id, v from SCHEMA.things") == [(1, 1)]
+    assert sink.rows_by_batch("q") == {0: 1}
+    assert sink.write(batch(1), db.frame([(1, 2, at(2)), (2, 2, at(3))], columns), replay=True) == Written(2)
+    assert db.run("select id, v from SCHEMA.things order by 1") == [(1, 2), (2, 2)]
+    assert db.staging() == []
+
+
+def test_two_attempts_at_one_batch_at_once_write_it_once_and_say_the_same(db: Database) -> None:
+    sink, columns = db.sink(key=()), f"id int, {KAFKA}"
+    db.run("create table SCHEMA.things (id int)")
+    with psycopg.connect(db.url) as other:
+        other.execute(f"lock table {db.schema}.things in exclusive mode")
+        attempts = [InThread(sink, 0, db.frame([(i, at(i)) for i in range(100)], columns)) for _ in range(2)]
+        waiting(db, 2)
+        assert len(db.staging()) == 2, "one attempt dropped what the other had loaded"
+    assert [attempt.result() for attempt in attempts] == [Written(100)] * 2
+    assert db.run("select count(*) from SCHEMA.things") == [(100,)]
+    assert db.staging() == []
+
+
+def test_serialization_failure_is_retried(db: Database) -> None:
+    """The merge finds a row changed since its transaction began: PostgreSQL ends it, and it is run again."""
+    columns = f"id int, v int, {KAFKA}"
+    strict = db.url + "&options=-c%20default_transaction_isolation%3Dserializable"
+    sink = db.sink(url=strict)
+    assert sink.write(batch(), db.frame([(1, 1, at(1)), (2, 1, at(2))], columns), replay=False) == Written(2)
+    with psycopg.connect(db.url) as other:
+        other.execute(f"update {db.schema}.things set v = 50 where id = 2")
+        going = InThread(sink, 1, db.frame([(1, 3, at(3)), (2, 3, at(4))], columns))
+        waiting(db)
+    assert going.result() == Written(2)
+    assert db.run("select id, v from SCHEMA.things order by 1") == [(1, 3), (2, 3)]
+    log = db.run("select pg_read_file(current_setting('log_directory') || '/postgres.log')")[0][0]
+    assert "could not serialize access due to concurrent update" in log
+
+
+def test_deadlock_with_another_client_is_retried(db: Database) -> None:
+    columns = f"id int, v int, {KAFKA}"
+    sink = db.sink(url=db.url + "&options=-c%20deadlock_timeout%3D50")  # ours looks first, so that ours is the victim
+    assert sink.write(batch(), db.frame([(1, 1, at(1)), (2, 1, at(2))], columns), replay=False) == Written(2)
+    with psycopg.connect(db.url + "&options=-c%20deadlock_timeout%3D20000") as other:
+        other.execute(f"update {db.schema}.things set v = 50 where id = 2")
+        going = InThread(sink, 1, db.frame([(1, 3, at(3)), (2, 3, at(4))], columns))
+        waiting(db)
+        other.execute(f"update {db.schema}.things set v = 50 where id = 1")
+    assert going.result() == Written(2)
+    assert db.run("select id, v from SCHEMA.things order by 1") == [(1, 3), (2, 3)]
+    log = db.run("select pg_read_file(current_setting('log_directory') || '/postgres.log')")[0][0]
+    assert "deadlock detected" in log
+
+
+def test_server_that_is_away_is_an_error_to_retry_and_the_batch_goes_in_when_it_is_back(
+    db: Database, postgres: LocalPostgres
+) -> None:
+    frame = db.frame([(i, at(i)) for i in range(100)], f"id int, {KAFKA}")
+    sink = db.sink()
+    assert sink.write(batch(), frame, replay=False) == Written(100)
+    postgres.down()
+    try:
+        for call in (
+            lambda: sink.write(batch(1), frame, replay=False),
+            lambda: sink.prepare(batch(), Known(), frozenset()),
+            lambda: sink.rows_by_batch("q"),
+        ):
+            with pytest.raises(SinkBusy) as raised:
+                call()
+            assert raised.value.retryable
+            assert "did not answer" in raised.value.what
+    finally:
+        postgres.up()
+    assert sink.write(batch(1), frame, replay=True) == Written(100)
+    assert sink.rows_by_batch("q") == {0: 100, 1: 100}
+
+
+def test_server_killed_while_rows_are_loaded_leaves_nothing_and_the_batch_is_written_after_it_recovered(
+    db: Database, postgres: LocalPostgres
+) -> None:
+    def slowly(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for each in batches:
+            time.sleep(0.1)
+            yield each
+
+    frame = db.frame([(i, at(i)) for i in range(2000)], f"id int, {KAFKA}").coalesce(1)
+    sink = db.sink(key=())
+    assert sink.write(batch(), frame, replay=False) == Written(2000)
+    killer = threading.Thread(target=kill_when_loading, args=(db.url, postgres), daemon=True)
+    db.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 100)
+    try:
+        killer.start()
+        with pytest.raises(SinkBusy):
+            sink.write(batch(1), frame.mapInArrow(slowly, frame.schema), replay=False)
+    finally:
+        db.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+        killer.join(60)
+        postgres.up()
+    assert sink.write(batch(1), frame, replay=True) == Written(2000)
+    with psycopg.connect(db.url) as connection:
+        assert connection.execute(f"select count(*) from {db.schema}.things").fetchone() == (4000,)
+
+
+def kill_when_loading(url: str, server: LocalPostgres) -> None:
+    loading = "select from pg_stat_activity where query ilike 'copy %' or query like '%savepoint chunk'"
+    with contextlib.suppress(psycopg.Error), psycopg.connect(url, autocommit=True) as connection:
+        while not connection.execute(loading + " and pid <> pg_backend_pid()").fetchall():
+            time.sleep(0.02)
+    server.kill()
+
+
+SECRET = "s3cr3t/p%w:rd@"
+ENCODED = "s3cr3t%2Fp%25w%3Ard%40"
+
+
+@pytest.fixture
+def guest(db: Database) -> Iterator[PostgresSink]:
+    """A sink whose user may do nothing yet, and whose URL holds a password."""
+    name = f"guest_{db.schema}"
+    db.connection.execute(f"create role {name} login password '{SECRET}'")
+    host = db.url.partition("@")[2].partition("?")[0]
+    yield db.sink(name="guest", url=f"postgresql://{name}:{ENCODED}@{host}")
+    db.connection.execute(f"drop owned by {name} cascade")
+    db.connection.execute(f"drop role {name}")
+
+
+def said_by(call: Callable[[], object]) -> tuple[PenstockError, str]:
+    with pytest.raises(PenstockError) as raised:
+        call()
+    error = raised.value
+    return error, "".join(traceback.format_exception(error)) + repr(error) + str(error.as_dict())
+
+
+def test_password_is_in_no_error_no_text_and_no_plan(db: Database, guest: PostgresSink) -> None:
+    frame = db.frame([(1, "nu\0l", at(1))], f"id int, name string, {KAFKA}")
+    known = Known()
+    texts = [repr(guest), str(guest)]
+    wrong = replace(guest, url=guest.url.replace(ENCODED, "wr0ng" + ENCODED))
+    nowhere = replace(guest, url=guest.url + "_no_such_database")
+    broken = [
+        f"postgresql://x:{SECRET}@h/%zz",
+        f"postgresql://x:{ENCODED}@h:port:port/d?{SECRET}",
+        f"host={SECRET} {SECRET}",
+        f"postgresql://x:{SECRET}@h/d",
+        "postgresql://x:a@s3cr3t@h/d",
+        "postgresql://x:a/s3cr3t@h/d",
+        "postgresql://x:s3cr3t/@h/d",
+    ]
+    for sink, expected in [
+        (wrong, NotWritable),
+        (nowhere, NotWritable),
+        (replace(guest, url=guest.url.replace("127.0.0.1:", "127.0.0.1:1")), SinkBusy),
+        *((replace(guest, url=url), SpecInvalid) for url in broken),
+    ]:
+        error, text = said_by(lambda sink=sink: sink.prepare(batch(), known, frozenset()))
+        assert isinstance(error, expected), text
+        texts.append(text)
+        texts.append(said_by(lambda sink=sink: sink.rows_by_batch("q"))[1])
+    error, text = said_by(lambda: guest.prepare(batch(), known, frozenset()))
+    assert isinstance(error, NotWritable)
+    assert "permission denied for schema" in (error.cause or "")
+    texts.append(text)
+    db.run(f"grant usage on schema SCHEMA to guest_{db.schema}")
+    error, text = said_by(lambda: guest.prepare(batch(), known, frozenset()))
+    assert isinstance(error, NotWritable)
+    assert "may not create tables in schema" in (error.cause or "")
+    texts.append(text)
+    error, text = said_by(lambda: guest.write(batch(), frame, replay=False))
+    assert isinstance(error, NotWritable)
+    texts.append(text)
+    db.run(f"grant create on schema SCHEMA to guest_{db.schema}")
+    guest.prepare(batch(), known, frozenset())
+    assert len(guest.write(batch(), frame, replay=False).rejected) == 1
+    error, text = said_by(lambda: replace(guest, key=()).write(batch(1), frame.drop("_kafka"), replay=False))
+    texts.append(text)
+    db.run("drop table SCHEMA.things; create table SCHEMA.things (id int primary key, name text, _kafka jsonb)")
+    error, text = said_by(lambda: guest.prepare(batch(), known, frozenset()))
+    assert "may not" in (error.cause or "")
+    texts.append(text)
+    tracker = db.spark.sparkContext.statusTracker()
+    texts += [str(tracker.getJobInfo(job)) for job in tracker.getJobIdsForGroup(None)[-20:]]
+    from penstock.sink.postgres.connection import Address
+    from penstock.sink.postgres.load import RESULT, Load
+    from penstock.sink.postgres.names import Staging
+
+    load = Load("guest", Address(guest.url), Staging("s", "n"), ("id",), (), None, False, False)
+    plan = frame.select("id").mapInArrow(load, RESULT)
+    texts += [repr(load), plan._jdf.queryExecution().toString()]
+    for text in texts:
+        assert "s3cr3t" not in text
+
+
+def test_table_that_lost_batches_or_is_ahead_or_of_another_query_is_refused(db: Database) -> None:
+    sink, frame = db.sink(), db.frame([(1, at(1))], f"id int, {KAFKA}")
+    sink.prepare(batch(), Known(), frozenset())
+    with pytest.raises(TableDiffers):
+        sink.prepare(batch(), Known(written=0, planned=0), frozenset())
+    for number in range(3):
+        sink.write(batch(number), frame, replay=False)
+    sink.prepare(batch(), Known(written=2, planned=3), frozenset())
+    for known in (Known(written=3, planned=3), Known(written=1, planned=1)):
+        with pytest.raises(TableDiffers):
+            sink.prepare(batch(), known, frozenset())
+        sink.prepare(batch(), known, frozenset({TableDiffers.code}))
+    with pytest.raises(TableOfAnotherQuery):
+        sink.prepare(batch(query="new"), Known(), frozenset())
+    sink.prepare(batch(query="new"), Known(), frozenset({TableOfAnotherQuery.code}))
+    moved = db.sink("elsewhere")
+    with pytest.raises(TableDiffers):
+        moved.prepare(batch(), Known(written=2, planned=2), frozenset())
+    db.run("drop table SCHEMA.things")
+    with pytest.raises(TableDiffers):
+        sink.prepare(batch(), Known(written=2, planned=2), frozenset())
+    with pytest.raises(NotWritable):
+        PostgresSink("db", db.url, "no_such_schema.t").prepare(batch(), Known(), frozenset())

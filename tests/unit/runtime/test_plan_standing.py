@@ -1,0 +1,83 @@
+"""What `plan` concludes from checkpoint, ledger and Kafka's offsets, without any of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Entry, SinkCount, TopicFact
+from penstock.runtime.standing import Standing, Waiting, changes, running, vanished
+from penstock.spec.model import Pipeline
+
+
+def pipeline(topics: list[str], sinks: list[str]) -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "name": "p",
+            "kafka": {"bootstrap": "unused"},
+            "source": {"topics": {name: {"value": {"format": "string"}} for name in topics}},
+            "sinks": {name: {"from": topics[0], "delta": {"path": name}} for name in sinks},
+        }
+    )
+
+
+def entry(topics: list[str], sinks: list[str]) -> Entry:
+    facts: dict[str, Any] = {"topics": {name: TopicFact(name, "id") for name in topics}}
+    return Entry(
+        "p",
+        "q",
+        3,
+        "2026-01-01T00:00:00Z",
+        "earliest",
+        [],
+        views={},
+        sinks={s: SinkCount(1, 0) for s in sinks},
+        **facts,
+    )
+
+
+def test_before_the_first_batch_nothing_has_changed() -> None:
+    assert changes(pipeline(["a"], ["s"]), None, ["a"]) == []
+
+
+def test_topics_and_sinks_that_came_and_went_since_the_last_batch() -> None:
+    found = changes(pipeline(["a", "b"], ["s", "new"]), entry(["a", "old"], ["s", "gone"]), ["a", "b"])
+    assert [(each.what, each.name) for each in found] == [
+        ("topic-added", "b"),
+        ("topic-removed", "old"),
+        ("sink-added", "new"),
+        ("sink-removed", "gone"),
+    ]
+
+
+@pytest.mark.parametrize(("next_", "lost"), [(9, True), (10, False), (15, False), (20, False), (21, True)])
+def test_next_offset_must_be_one_that_kafka_holds_or_the_end(next_: int, lost: bool) -> None:
+    stands = Standing("earliest", "q", 1, partitions=[Waiting("a", 0, 0, 5, 5), Waiting("a", 1, 10, next_, 20)])
+    found = vanished(stands, [])
+    assert (found is not None) is lost
+    if found is not None:
+        assert found.cause == f"a-1 goes on at {next_}, Kafka holds 10 to 20"
+
+
+def test_topic_that_is_no_longer_read_is_lost_to_the_checkpoint() -> None:
+    found = vanished(Standing("earliest", "q", 1), ["old"])
+    assert found is not None
+    assert "'old'" in str(found.cause)
+
+
+def test_lag_counts_what_is_above_the_next_offset_only() -> None:
+    assert Standing("earliest", partitions=[Waiting("a", 0, 0, 5, 8), Waiting("a", 1, 0, 9, 7)]).lag == 3
+
+
+def test_lock_tells_a_run_that_goes_on_from_one_that_has_ended(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    assert running(home) is None
+    with home.held():
+        assert running(home) == os.getpid()
+    assert running(home) is None  # the file still names this process
+    (home.path / "lock").write_text("")
+    assert running(home) is None
