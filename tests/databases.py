@@ -40,6 +40,10 @@ class Database:
     def sink(self, table: str = "things", key: tuple[str, ...] = ("id",), **more: Any) -> PostgresSink:
         return PostgresSink(**{"name": "db", "url": self.url, "table": f"{self.schema}.{table}", "key": key, **more})
 
+    def reconnect(self, url: str) -> None:
+        """After the server was started again."""
+        self.url, self.connection = url, psycopg.connect(url, autocommit=True)
+
     def frame(self, rows: list[Any], columns: Any) -> DataFrame:
         return self.spark.createDataFrame(rows, columns).coalesce(2)
 

@@ -41,7 +41,7 @@ def _references(document: Document, base: Directory) -> Iterator[Mistake]:
 def _secrets(document: Document) -> Iterator[Mistake]:
     for path, value in _scalars(document.data):
         free = path[:2] == ("spark", "conf") or (path[:2] == ("kafka", "topics") and "config" in path[3:4])
-        free = free or path[:1] == ("registry",)
+        free = free or path[:1] == ("registry",) or (path[:1] == ("sinks",) and path[-1:] == ("password",))
         key = str(path[-1]) if path else ""
         if free and key.lower().endswith("sasl.jaas.config"):
             message = f"'{key}' is refused: Penstock builds it from mechanism, user and secret"
@@ -63,7 +63,9 @@ def _without_effect(document: Document) -> Iterator[Mistake]:
         return
     pattern = _get(data, ("dead_letters", "kafka", "topic"))
     pattern = pattern if isinstance(pattern, str) else "{topic}.DLT"
-    used = [*read, *(pattern.replace("{topic}", topic) for topic in read)]
+    sinks = _get(data, ("sinks",))
+    written = [_get(sink, ("kafka", "topic")) for sink in sinks.values()] if isinstance(sinks, dict) else []
+    used = [*read, *(pattern.replace("{topic}", topic) for topic in read), *(t for t in written if isinstance(t, str))]
     for topic in settings:
         if topic not in used:
             path = ("kafka", "topics", topic)
