@@ -13,8 +13,8 @@ from penstock.kafka.registry_rehearsal import Registration
 from penstock.record import OffsetRange
 from penstock.runtime.outline import Path as Way
 from penstock.runtime.outline import Route, SourceTopic, Target
-from penstock.runtime.plan import Difference, Engine, Plan
-from penstock.runtime.standing import Change, Standing, Waiting
+from penstock.runtime.plan import Engine, Plan
+from penstock.runtime.standing import Change, Difference, Standing, Waiting
 from penstock.spec.model import Rule, Step, TopicSettings
 
 main.register()

@@ -1,0 +1,239 @@
+"""What `penstock plan` says: what a run would do and guarantee, and everything that would stop it. Changes nothing.
+
+The parts are those of a run, with what they would write turned aside: files go to a directory that is removed again
+(the engine's log, the reader schemas that a start writes down), schemas to a registry that only looks them up. The lock
+of the checkpoint is not taken, so that a pipeline can be planned while it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+from penstock.checkpoint.home import Home
+from penstock.errors import CheckpointMissing, EngineFailed, JavaMissing, NotWritable, PenstockError, TopicMissing
+from penstock.kafka import admin
+from penstock.kafka.admin import TopicFacts
+from penstock.kafka.connection import client_config
+from penstock.kafka.registry_rehearsal import Registration, RegistryRehearsal
+from penstock.kafka.schema_registry import settings_of
+from penstock.runtime import build, diagnosis, guard, jars, java, outline, session, standing, supervise
+from penstock.runtime.assemble import Assembly
+from penstock.runtime.standing import Change, Difference, Standing
+from penstock.sink.parquet import ParquetSink
+from penstock.spec.formats import BytesFormat
+from penstock.spec.model import Pipeline, TopicSettings
+from penstock.spec.topics import topics_of
+
+T = TypeVar("T")
+
+_LOOKS, _PAUSE_S = 5, 0.3  # a run that goes on changes what is compared; a batch takes longer than a look
+
+
+@dataclass(frozen=True)
+class Engine:
+    java: int | None  # major version; None where there is no suitable one
+    groups: list[str]
+    jars: int
+    downloaded: int
+    megabytes: float  # to be downloaded by the first run
+
+
+@dataclass
+class Plan:
+    pipeline: str
+    checkpoint: str
+    path: outline.Path
+    routes: list[outline.Route]
+    engine: Engine
+    running: int | None = None  # process id of a run that goes on
+    schemas: list[Registration] = field(default_factory=list)
+    missing_topics: dict[str, TopicSettings] = field(default_factory=dict)
+    differences: list[Difference] = field(default_factory=list)
+    standing: Standing | None = None
+    changes: list[Change] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+    problems: list[PenstockError] = field(default_factory=list)
+
+
+@dataclass
+class _Findings(supervise.Watch):
+    problems: list[PenstockError] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def attempt(self, what: Callable[[], T]) -> T | None:
+        try:
+            return what()
+        except PenstockError as error:
+            self.problems.append(error)
+            return None
+
+
+def plan(pipeline: Pipeline, accept: Collection[str] = ()) -> Plan:
+    """In the order of `supervise.run`, so that the first problem is the one that a run would end with."""
+    home, config, accepted, found = build.home(pipeline), client_config(pipeline), frozenset(accept), _Findings()
+    running = standing.running(home)
+    registry = lru_cache(lambda: RegistryRehearsal(settings_of(pipeline)))
+    with _aside(pipeline, home, found) as aside:
+        found.attempt(lambda: _require_writable(home))
+        at = _guarded(pipeline, home, accepted, Home(build.home(aside).path / "anew"), found)
+        assembly = _assembly(aside, at or home, accept, found)
+        if assembly:
+            assembly = replace(assembly, outlets=build.outlets(aside, registry))
+        there = found.attempt(lambda: admin.topics(config))
+        path = outline.path_of(pipeline, there)
+        made = Plan(pipeline.name, str(home.path), path, [], _engine(pipeline), running)
+        if there is None:
+            found.unchecked.append("topics, what sinks and dead letters hold, positions: Kafka did not answer")
+        else:
+            made.missing_topics = {name: of for name, of in topics_of(pipeline).items() if name not in there}
+            made.differences = standing.differences(config, pipeline, there)
+        if at is None:
+            found.unchecked.append("what sinks hold, positions: checkpoint and ledger do not agree")
+        if there is not None and at is not None and assembly is not None:
+            _compare_places(pipeline, assembly, there, home, found, made)
+        if assembly is not None:
+            _settle(aside, assembly, made.engine, found)
+        made.routes = outline.routes_of(
+            pipeline, assembly.outlets if assembly else [], assembly.dead_letters if assembly else None
+        )
+    made.schemas = list(registry().registrations.values()) if pipeline.registry else []
+    made.problems = diagnosis.distinct(found.problems)
+    made.warnings, made.unchecked = found.warnings, found.unchecked
+    return made
+
+
+def _guarded(pipeline: Pipeline, home: Home, accepted: frozenset[str], anew: Home, found: _Findings) -> Home | None:
+    """The checkpoint that a run would go on with; None where it would not."""
+
+    def check() -> list[PenstockError]:
+        try:  # accepted or not, the guard must not set the ledger aside now
+            guard.check(home, pipeline.name, accepted - {CheckpointMissing.code})
+        except PenstockError as error:
+            return [error]
+        return []
+
+    wrong = _steady(home, check)
+    if CheckpointMissing.code in accepted and any(isinstance(each, CheckpointMissing) for each in wrong):
+        found.warn("a new query begins: the checkpoint is gone, and the ledger of the old one will be set aside")
+        return anew
+    found.problems += wrong
+    return None if wrong else home
+
+
+def _assembly(aside: Pipeline, at: Home, accept: Collection[str], found: _Findings) -> Assembly | None:
+    """The parts of a run. Where a format's schema is not to be had, sinks and topics can still be looked at."""
+    made = found.attempt(lambda: build.assembly(aside, at, accept))
+    if made is None:
+        found.unchecked.append("rules, steps and the columns of sinks: what is read has no schema")
+        source, plain = aside.source, {"value": BytesFormat(format="bytes"), "key": None}
+        topics = {name: topic.model_copy(update=plain) for name, topic in source.topics.items()}
+        pattern = source.pattern.model_copy(update=plain) if source.pattern else None
+        as_bytes = source.model_copy(update={"topics": topics, "pattern": pattern})
+        reading_bytes = aside.model_copy(update={"source": as_bytes})
+        made = found.attempt(lambda: replace(build.assembly(reading_bytes, at, accept), inlets=[]))
+    return made
+
+
+def _compare_places(
+    pipeline: Pipeline, assembly: Assembly, there: dict[str, TopicFacts], home: Home, found: _Findings, made: Plan
+) -> None:
+    """Topics, sinks, dead letters and Kafka's offsets against checkpoint and ledger."""
+    source, config, last = pipeline.source, client_config(pipeline), assembly.ledger.last()
+    subscription = found.attempt(lambda: supervise.subscribed(pipeline, assembly, found))
+    # A Parquet directory that is prepared loses what dead attempts left beside it; those of a run are not dead.
+    swept = [outlet.sink.name for outlet in assembly.outlets if isinstance(outlet.sink, ParquetSink)]
+    found.unchecked += [f"what sink '{name}' holds: its directory is looked at by the run" for name in swept]
+    places = replace(assembly, outlets=[outlet for outlet in assembly.outlets if outlet.sink.name not in swept])
+    found.problems += _steady(home, lambda: diagnosis.of_places(places, frozenset(assembly.accepted)))
+    supervise.report_ignored_start(pipeline, assembly, found)
+    topics = subscription.topics if subscription else {n: f for n, f in there.items() if source.reads_topic(n)}
+    made.changes = standing.changes(pipeline, last, {*topics, *source.topics})
+    if subscription is None and any(not isinstance(each, TopicMissing) for each in found.problems):
+        found.unchecked.append("positions: the topics are not those that were read")
+        return
+
+    def stands() -> list[PenstockError]:
+        made.standing = standing.standing(config, source, assembly.log, topics)
+        gone = [change.name for change in made.changes if change.what == "topic-removed"]
+        lost = standing.vanished(made.standing, gone)
+        if lost is not None and source.on_data_loss == "continue":
+            found.warn(f"{lost.what}, and will be skipped: {lost.cause}")
+            return []
+        return [lost] if lost else []
+
+    found.problems += found.attempt(lambda: _steady(home, stands)) or []
+
+
+def _settle(aside: Pipeline, assembly: Assembly, engine: Engine, found: _Findings) -> None:
+    """Resolve rules, steps and columns in the engine, over no rows."""
+    if not assembly.inlets:
+        return
+    # Nothing is read or written, so jars that are not there yet are not needed; downloading them is for the run.
+    whole = [group for group in engine.groups if all(jar.cached for jar in jars.pinned([group]))]
+    spark = found.attempt(lambda: session.start(aside, build.home(aside).logs, whole))
+    if spark is None:
+        found.unchecked.append("rules, steps and the columns of sinks: the engine does not start")
+        return
+    found.problems += diagnosis.of_plan(spark, assembly)
+
+
+def _engine(pipeline: Pipeline) -> Engine:
+    groups = session.groups_for(pipeline)
+    pinned = jars.pinned(groups)
+    missing = [jar for jar in pinned if not jar.cached]
+    try:
+        major = java.find().major
+    except JavaMissing:  # starting the engine will say so
+        major = None
+    to_load = round(sum(jar.size for jar in missing) / 1e6, 1)
+    return Engine(major, groups, len(pinned), len(pinned) - len(missing), to_load)
+
+
+def _require_writable(home: Home) -> None:
+    """What `Home.held` would stumble over."""
+    place = next(path for path in (home.path, *home.path.parents) if path.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise NotWritable(
+            f"cannot write to the checkpoint directory {home.path}",
+            cause=f"{place} is not a directory this user can write to",
+            next_command=f"make {place} a writable directory, or change `checkpoint:`",
+        )
+
+
+def _steady(home: Home, look: Callable[[], list[PenstockError]]) -> list[PenstockError]:
+    """What is wrong, and stays wrong: between two reads a run that goes on may have ended a batch."""
+    found = look()
+    for _ in range(_LOOKS):
+        if not found or standing.running(home) is None:
+            break
+        time.sleep(_PAUSE_S)
+        found = look()
+    return found
+
+
+@contextmanager
+def _aside(pipeline: Pipeline, home: Home, found: _Findings) -> Iterator[Pipeline]:
+    """The pipeline with a directory of its own for what a start would write into the checkpoint's."""
+    directory = Path(tempfile.mkdtemp(prefix="penstock-plan-"))
+    try:
+        if home.schemas.is_dir():
+            half_written = shutil.ignore_patterns(".*", "*.new")
+            shutil.copytree(home.schemas, directory / "schemas", ignore=half_written)
+        yield pipeline.model_copy(update={"checkpoint": str(directory)})
+    finally:
+        if not any(isinstance(problem, EngineFailed) for problem in found.problems):  # else its log is worth reading
+            shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,199 @@
+"""Where a pipeline stands: what its checkpoint has done, where the next batch begins, what waits in Kafka.
+
+Read from outside, without the lock: a run may go on meanwhile. So Kafka is asked before the checkpoint is read, and
+whoever finds something wrong while a run goes on should look again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Entry
+from penstock.checkpoint.log import Positions, SparkLog
+from penstock.errors import OffsetsVanished
+from penstock.kafka import admin
+from penstock.kafka.admin import TopicFacts
+from penstock.kafka.connection import Config
+from penstock.record import OffsetRange
+from penstock.source import start
+from penstock.spec.model import Pipeline
+from penstock.spec.source import Source
+from penstock.spec.start import EARLIEST, LATEST, StartAt
+from penstock.spec.topics import topics_of
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """One partition: the first offset that Kafka holds, the next one to be read, and the end as it is now."""
+
+    topic: str
+    partition: int
+    first: int
+    next: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.end - self.next)
+
+
+@dataclass(frozen=True)
+class Standing:
+    start: str  # as the spec says it; counts for the first run only
+    query: str | None = None  # Spark's id; None before the first run
+    committed: int = 0  # batches
+    replay: int | None = None  # a batch whose offsets are fixed, and that is not committed
+    replayed: list[OffsetRange] = field(default_factory=list)
+    partitions: list[Waiting] = field(default_factory=list)
+
+    @property
+    def lag(self) -> int:
+        return sum(each.lag for each in self.partitions)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What the spec says otherwise than the newest entry of the ledger."""
+
+    what: str  # sink-added, sink-removed, topic-added, topic-removed
+    name: str
+    effect: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A topic that is not as the spec says. Nothing changes it."""
+
+    topic: str
+    setting: str
+    found: str
+    spec: str
+
+
+def standing(config: Config, source: Source, log: SparkLog, topics: Mapping[str, TopicFacts]) -> Standing:
+    """Of the topics that are there. Raises CheckpointForeign where the checkpoint cannot be read, and StartNotThere."""
+    partitions = start.partitions_of(source, topics)
+    marks = admin.watermarks(config, {name: facts.partitions for name, facts in topics.items()})
+    planned, committed = log.planned(), log.committed()
+    at = _fixed(log, planned, committed)
+    if at is None:
+        at = start.resolve(config, _position(source), partitions)
+    replay = planned if planned is not None and planned != committed else None
+    return Standing(
+        start=source.start_text(),
+        query=log.query_id(),
+        committed=0 if committed is None else committed + 1,
+        replay=replay,
+        replayed=[r for r in log.ranges(replay) if len(r)] if replay is not None else [],
+        # A partition that was not there before is read from its first offset.
+        partitions=[_waiting(where, marks[where], at.get(where, EARLIEST)) for where in sorted(partitions)],
+    )
+
+
+def vanished(found: Standing, gone: Iterable[str]) -> OffsetsVanished | None:
+    """What Kafka no longer holds of the offsets to be read; None where it holds all of them. `gone`: topics of the
+    checkpoint that are no longer read, which Spark takes for lost."""
+    said = [
+        f"{each.topic}-{each.partition} goes on at {each.next}, Kafka holds {each.first} to {each.end}"
+        for each in found.partitions
+        if not each.first <= each.next <= each.end
+    ]
+    said += [f"the checkpoint has offsets of '{name}', which is no longer read" for name in gone]
+    if not said:
+        return None
+    return OffsetsVanished(
+        "offsets that are to be read are not in Kafka",
+        cause="; ".join(said[:10]),
+        next_command="correct `start`, or set `on_data_loss: continue` to go on without them"
+        if found.query is None
+        else "set `on_data_loss: continue` to go on without them; the ledger then says which they were",
+        facts={"partitions": said},
+    )
+
+
+def changes(pipeline: Pipeline, last: Entry | None, topics: Iterable[str]) -> list[Change]:
+    """What a run after `last` would do otherwise than the one before. `topics`: those that would be read."""
+    if last is None:
+        return []
+    now = set(topics)
+    return [
+        *(
+            Change("topic-added", name, "is read from its first offset on, whatever `start` says")
+            for name in sorted(now - last.topics.keys())
+        ),
+        *(
+            Change("topic-removed", name, "is no longer read; what was not read of it yet never will be")
+            for name in sorted(last.topics.keys() - now)
+        ),
+        *(
+            Change("sink-added", name, "gets the rows of the next batch and later ones")
+            for name in pipeline.sinks
+            if name not in last.sinks
+        ),
+        *(
+            Change("sink-removed", name, "is no longer written; what it holds stays")
+            for name in last.sinks
+            if name not in pipeline.sinks
+        ),
+    ]
+
+
+def differences(config: Config, pipeline: Pipeline, there: Mapping[str, TopicFacts]) -> list[Difference]:
+    """Settings that the spec gives a topic, and that it does not have. What the spec leaves out may be anything."""
+    given = {name: of for name, of in topics_of(pipeline).items() if name in pipeline.kafka.topics and name in there}
+    configs = admin.topic_configs(config, [name for name, of in given.items() if of.config])
+    made = []
+    for name, settings in given.items():
+        said = pipeline.kafka.topics[name]
+        spec: dict[str, object] = {
+            part: getattr(settings, part) for part in ("partitions", "replication") if part in said.model_fields_set
+        }
+        found = {part: str(getattr(there[name], part)) for part in spec} | configs.get(name, {})
+        spec |= {key: settings.config[key] for key in said.config}
+        made += [
+            Difference(name, setting, found.get(setting, "not known to Kafka"), str(value))
+            for setting, value in spec.items()
+            if found.get(setting, "").lower() != str(value).lower()
+        ]
+    return made
+
+
+def running(home: Home) -> int | None:
+    """The process that holds the lock of the checkpoint.
+
+    The lock is not tried: held for a moment it could turn a run away that is just starting.
+    """
+    lock = home.path / "lock"
+    try:
+        process = psutil.Process(int(lock.read_text()))
+        held = str(lock.resolve()) in {str(Path(file.path).resolve()) for file in process.open_files()}
+    except psutil.AccessDenied:
+        return process.pid  # of another user; the file says that it ran last, and it does run
+    except (OSError, ValueError, psutil.Error):
+        return None
+    return process.pid if held else None
+
+
+def _fixed(log: SparkLog, planned: int | None, committed: int | None) -> Positions | None:
+    """Where the checkpoint says the next batch begins; None where it does not say yet."""
+    if committed is not None:
+        return log.end_of(committed)
+    if planned is not None or (log.path / "sources" / "0" / "0").is_file():
+        return log.start()
+    return None
+
+
+def _position(source: Source) -> StartAt:
+    if isinstance(source.start, StartAt):
+        return source.start
+    return StartAt.model_validate({"offsets": {}, "others": source.start})
+
+
+def _waiting(where: tuple[str, int], mark: tuple[int, int], at: int) -> Waiting:
+    low, high = mark
+    return Waiting(*where, low, {EARLIEST: low, LATEST: high}.get(at, at), high)
