@@ -43,36 +43,50 @@ class Decode:
     key: Prepared | None
 
     def rows(self, raw: DataFrame, *, with_raw: bool = False) -> DataFrame:
-        """Only the columns somebody needs travel to the Python worker and back: a record's own bytes come along for
-        dead letters (`with_raw`) or when the spec asks for them (`kafka_columns`)."""
+        """Typed columns, `_kafka` and `_error`. A record's own bytes come along for dead letters (`with_raw`) or when
+        the spec asks for them (`kafka_columns`)."""
         from pyspark.sql import functions as F
 
-        told = record.ORIGIN[1:] if self.topic is not None else record.ORIGIN
-        wanted = (*told, *(record.ON_REQUEST if with_raw else self.read.kafka_columns))
-        inside = {name: f"{record.KAFKA}_{name}" for name in wanted}  # `_kafka...` is reserved: no field can clash
-        deletes = self.read.value.tombstones == "delete"
+        sent, worker = self.handed(raw, with_raw=with_raw)
+        inside = self._inside(with_raw=with_raw)
+        schema = [
+            self.value.struct.columns(),
+            *([f"{record.KEY} {self._key_type()}"] if self.key else []),
+            *([f"{record.DELETED} boolean"] if self._deletes else []),
+            f"{record.ERROR} struct<class:string,reason:string>",
+            *([f"{SCHEMA_ID} int"] if with_raw else []),
+            *(f"{column} {_DDL[name]}" for name, column in inside.items()),
+        ]
+        decoded = sent.mapInArrow(worker, ", ".join(schema))
+        kept: list[Column] = [F.col(quoted(m.name)) for m in self.value.struct.members]
+        kept += [F.col(record.KEY)] if self.key else []
+        kept += [F.col(record.DELETED)] if self._deletes else []
+        origin = [F.lit(self.topic).alias("topic")] if self.topic is not None else []
+        origin += [F.col(column).alias(name) for name, column in inside.items()]
+        origin += [F.col(SCHEMA_ID).alias("schema_id")] if with_raw else []
+        return decoded.select(*kept, F.struct(*origin).alias(record.KAFKA), record.ERROR)
+
+    def handed(self, raw: DataFrame, *, with_raw: bool = False) -> tuple[DataFrame, DecodeBatches]:
+        """What travels to the Python worker, only the columns somebody needs, and what decodes it there."""
+        from pyspark.sql import functions as F
+
+        inside = self._inside(with_raw=with_raw)
         sent = raw.select(
             F.col("value").alias(RAW_VALUE),
             *([F.col("key").alias(RAW_KEY)] if self.key else []),
             *(F.expr(_EXPRESSION.get(name, name)).alias(column) for name, column in inside.items()),
         )
-        schema = [
-            self.value.struct.columns(),
-            *([f"{record.KEY} {self._key_type()}"] if self.key else []),
-            *([f"{record.DELETED} boolean"] if deletes else []),
-            f"{record.ERROR} struct<class:string,reason:string>",
-            *([f"{SCHEMA_ID} int"] if with_raw else []),
-            *(f"{column} {_DDL[name]}" for name, column in inside.items()),
-        ]
-        worker = DecodeBatches(self.value, self.key, deletes, with_raw, tuple(inside.values()))
-        decoded = sent.mapInArrow(worker, ", ".join(schema))
-        kept: list[Column] = [F.col(quoted(m.name)) for m in self.value.struct.members]
-        kept += [F.col(record.KEY)] if self.key else []
-        kept += [F.col(record.DELETED)] if deletes else []
-        origin = [F.lit(self.topic).alias("topic")] if self.topic is not None else []
-        origin += [F.col(column).alias(name) for name, column in inside.items()]
-        origin += [F.col(SCHEMA_ID).alias("schema_id")] if with_raw else []
-        return decoded.select(*kept, F.struct(*origin).alias(record.KAFKA), record.ERROR)
+        return sent, DecodeBatches(self.value, self.key, self._deletes, with_raw, tuple(inside.values()))
+
+    def _inside(self, *, with_raw: bool) -> dict[str, str]:
+        """Columns of `_kafka`, and their names on the way. `_kafka...` is reserved: no field can clash."""
+        told = record.ORIGIN[1:] if self.topic is not None else record.ORIGIN
+        wanted = (*told, *(record.ON_REQUEST if with_raw else self.read.kafka_columns))
+        return {name: f"{record.KAFKA}_{name}" for name in wanted}
+
+    @property
+    def _deletes(self) -> bool:
+        return self.read.value.tombstones == "delete"
 
     def _key_type(self) -> str:
         assert self.key is not None

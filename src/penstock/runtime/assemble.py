@@ -9,6 +9,7 @@ One batch is `Assembly.process`. Its steps, and why a crash between any two of t
     5. the ledger entry, synced
     6. Spark commits the batch; until then it runs the same offsets under the same batch id again
 
+Steps 1 and 2 go through the engine, or, where no SQL lies between, in one pass through the workers (`one_pass`).
 Kafka is read once per batch: the counts of step 4 are taken while the sink writes. Only a batch that has dead letters
 is read a second time, to fetch their bytes.
 """
@@ -30,6 +31,7 @@ from penstock.record import Batch, Failure
 from penstock.runtime import balance, fingerprint
 from penstock.runtime.balance import unbalanced
 from penstock.runtime.inlet import Inlet, Position, passed, source_views
+from penstock.runtime.one_pass import Shortcut, shortcut
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.readers import Readers
 from penstock.runtime.tally import Counted, Handed, Tally
@@ -66,6 +68,7 @@ class Assembly:
     make_inlets: Callable[[], list[Inlet]]
     accepted: list[str] = field(default_factory=list)  # what the operator accepted for this start
     over: dict[str, str | None] | None = None  # see `_over`; the plan is the same for every batch
+    way: Shortcut | str = ""  # the short way (`one_pass`), or why not
     first: bool = True  # only the first batch after a start can have been written before
 
     def process(self, raw: DataFrame, batch_id: int) -> Entry:
@@ -77,24 +80,11 @@ class Assembly:
             self.settle(raw.sparkSession)
         spanned = sum(map(len, ranges))
         locate = spanned <= _LOCATED
-        # 1. decode and judge
-        over = self._over(raw)
-        shared = len(self.inlets) > 1 or len(self.outlets) > 1 or None in over.values()
-        tallies = {i.view: Tally(i.contract, i.judged(raw), shared=shared, locate=locate) for i in self.inlets}
-        sources = {inlet.view: passed(tallies[inlet.view].rows) for inlet in self.inlets}
-        made = views(sources, self.pipeline.transform)
-        try:
-            # 2. sinks
-            failpoint.reach("before-sinks", batch_id, raw)
-            written = {
-                o.sink.name: self._into(o.sink, _of_view(batch, topics, over[o.sink.name]), o.rows(made))
-                for o in self.outlets
-            }
-            counted = {view: tally.result() for view, tally in tallies.items()}
-            failpoint.reach("after-sinks", batch_id, raw)
-        finally:
-            for tally in tallies.values():
-                tally.release()
+        if isinstance(self.way, Shortcut):
+            counted, written, over = self._short_way(self.way, raw, batch, locate=locate)
+        else:
+            counted, written, over = self._through_the_engine(raw, batch, topics, locate=locate)
+        failpoint.reach("after-sinks", batch_id, raw)
         # 3. dead letters
         rejected = _rejected(done for done, _ in written.values())
         self._bury(batch, raw, counted, rejected)
@@ -134,6 +124,42 @@ class Assembly:
             self.read_anew()
         return entry
 
+    def _through_the_engine(
+        self, raw: DataFrame, batch: Batch, topics: dict[str, TopicFact], *, locate: bool
+    ) -> tuple[dict[str, Counted], dict[str, tuple[Written, int | None]], dict[str, str | None]]:
+        """Steps 1 and 2: what was counted per view, what each sink says, and what each sink is over."""
+        # 1. decode and judge
+        over = self._over(raw)
+        shared = len(self.inlets) > 1 or len(self.outlets) > 1 or None in over.values()
+        tallies = {i.view: Tally(i.contract, i.judged(raw), shared=shared, locate=locate) for i in self.inlets}
+        sources = {inlet.view: passed(tallies[inlet.view].rows) for inlet in self.inlets}
+        made = views(sources, self.pipeline.transform)
+        try:
+            # 2. sinks
+            failpoint.reach("before-sinks", batch.id, raw)
+            written = {
+                o.sink.name: self._into(o.sink, _of_view(batch, topics, over[o.sink.name]), o.rows(made))
+                for o in self.outlets
+            }
+            counted = {view: tally.result() for view, tally in tallies.items()}
+        finally:
+            for tally in tallies.values():
+                tally.release()
+        return counted, written, over
+
+    def _short_way(
+        self, way: Shortcut, raw: DataFrame, batch: Batch, *, locate: bool
+    ) -> tuple[dict[str, Counted], dict[str, tuple[Written, int | None]], dict[str, str | None]]:
+        """Steps 1 and 2 in one pass, where no SQL lies between."""
+        failpoint.reach("before-sinks", batch.id, raw)
+        counted, done, which = way.run(
+            failpoint.midway("during-sinks", batch.id, raw), batch, replay=self.first, locate=locate
+        )
+        name, view = way.sink.name, way.inlet.view
+        if done.all != counted.counts.passed and not self._accepts_replay():
+            raise unbalanced(batch.id, f"{counted.counts.passed} records passed, sink '{name}' accounts for {done.all}")
+        return {view: counted}, {name: (done, which)}, {name: view}
+
     def read_anew(self) -> None:
         """Make the inlets of the reader schemas of now."""
         self.inlets, self.over = self.make_inlets(), None
@@ -145,7 +171,9 @@ class Assembly:
         made = views(sources, self.pipeline.transform)
         for outlet in self.outlets:
             rows = outlet.rows(made)
-            outlet.sink.suits(Incoming(outlet.view, rows.schema, _apart(self.pipeline, rows, sources.values())))
+            incoming = Incoming(outlet.view, rows.schema, _apart(self.pipeline, rows, sources.values()))
+            outlet.sink.suits(incoming)
+        self.way = shortcut(self.pipeline, self.inlets, self.outlets, incoming)
 
     def _over(self, raw: DataFrame) -> dict[str, str | None]:
         """The source view of which a sink gets every row but those that steps leave out; None where steps do more.

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +20,11 @@ from penstock.sink.delta_maintenance import Maintenance
 from penstock.sink.engine import condition_of, engine_errors
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+    from penstock.sink.native import NewFile
 
 _OTHER_TYPE = "DELTA_FAILED_TO_MERGE_FIELDS"
 
@@ -62,6 +66,22 @@ class DeltaSink:
         if self.maintenance:
             self.maintenance.after_batch()
         return Written(rows_held)
+
+    def takes_files(self, incoming: Incoming) -> str:
+        if self.partition_by:
+            return "the table is partitioned"
+        if self.evolve:
+            return "the table may gain columns"
+        return self.log.other_columns(incoming.columns)
+
+    def staging(self, _batch: Batch) -> Path:
+        return self.path  # a file in the table's directory is not part of the table before a commit says so
+
+    def publish(self, batch: Batch, _staging: Path, files: Sequence[NewFile], columns: pa.Schema) -> Written:
+        rows = self.log.commit(batch, files, columns)
+        if self.maintenance:
+            self.maintenance.after_batch()
+        return Written(rows)
 
     def _save(self, writer: DataFrameWriter, spark: SparkSession) -> None:
         try:

@@ -8,6 +8,9 @@ that its row count can be read back from the log by anybody.
 from __future__ import annotations
 
 import json
+import os
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +21,11 @@ from penstock.sink import held
 from penstock.sink.engine import condition_of, refuses, said_by
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable
+    from pyspark.sql.types import StructType
+
+    from penstock.sink.native import NewFile
 
 _RECENT = 10  # commits: a batch just written is the newest one, unless somebody else writes to the table too
 # What counts as the rows of a batch: those a merge was given (it also says how many it wrote, among them old ones),
@@ -81,6 +88,54 @@ class DeltaLog:
             next_command="penstock verify FILE",
         )
 
+    def other_columns(self, columns: StructType) -> str:
+        """How the table's columns differ from these, in a word for `plan`; empty when there is no table yet."""
+        table = self.table()
+        if table is None:
+            return ""
+        there = {field["name"]: field["type"] for field in json.loads(table.schema().to_json())["fields"]}
+        new = {field["name"]: field["type"] for field in json.loads(columns.json())["fields"]}
+        differ = [name for name in {**there, **new} if _plain(there.get(name)) != _plain(new.get(name))]
+        return f"the table has other columns: {', '.join(differ)}" if differ else ""
+
+    def commit(self, batch: Batch, files: Sequence[NewFile], columns: pa.Schema) -> int:
+        """Add files that workers wrote to the table, in one commit like those that Spark makes. Returns their rows."""
+        from deltalake import CommitProperties, Schema, Transaction
+        from deltalake.exceptions import CommitFailedError, DeltaError
+        from deltalake.transaction import AddAction, create_table_with_add_actions
+
+        rows = sum(file.rows for file in files)
+        mark = {**json.loads(self.identity(batch)["userMetadata"]), "rows": rows}
+        properties = CommitProperties(
+            custom_metadata={"userMetadata": json.dumps(mark)},
+            app_transactions=[Transaction(_application(batch), batch.id)],
+        )
+        now = int(time.time() * 1000)
+        added: list[Any] = [AddAction(file.name, file.size, {}, now, True, file.stats) for file in files]
+        for file in files:
+            _sync(self.path / file.name)
+        schema = Schema.from_arrow(columns)
+        try:
+            table = self.table()
+            if table is None:
+                self.path.mkdir(parents=True, exist_ok=True)
+                create_table_with_add_actions(str(self.path), schema, added, mode="error", commit_properties=properties)
+            else:
+                table.create_write_transaction(added, "append", schema, commit_properties=properties)
+        except CommitFailedError as error:
+            raise SinkBusy(
+                f"sink '{self.sink}': somebody else wrote to {self.path} at the same moment",
+                cause=str(error),
+                next_command="nothing: the batch is run again",
+            ) from error
+        except DeltaError as error:
+            raise SinkFailed(
+                f"sink '{self.sink}' refused batch {batch.id}",
+                cause=str(error),
+                next_command=f"compare the columns of view and table {self.path}",
+            ) from error
+        return rows
+
     def rows_by_batch(self, query: str) -> dict[int, int]:
         table = self.table()
         found: dict[int, int] = {}
@@ -133,6 +188,22 @@ def _application(batch: Batch) -> str:
     return f"penstock.{batch.pipeline}.{batch.query}"
 
 
+def _plain(type_: Any) -> Any:
+    """A type without what does not matter: whether it may be null, comments."""
+    if isinstance(type_, dict):
+        ignored = ("nullable", "metadata", "containsNull", "valueContainsNull")
+        return {key: _plain(value) for key, value in type_.items() if key not in ignored}
+    return [_plain(each) for each in type_] if isinstance(type_, list) else type_
+
+
+def _sync(file: Path) -> None:
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _commits(table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]:
     """Our commits, newest first: pipeline, query, batch, rows."""
     found = []
@@ -142,6 +213,7 @@ def _commits(table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]
         except ValueError:
             continue
         if isinstance(mark, dict) and "penstock" in mark:
-            metrics = commit["operationMetrics"]
-            found.append({**mark, "rows": next(int(metrics[name]) for name in _ROWS if name in metrics)})
+            metrics = commit.get("operationMetrics", {})
+            rows = next((int(metrics[name]) for name in _ROWS if name in metrics), None)
+            found.append({"rows": rows, **mark})  # a commit of ours says it itself, one of Spark's in its metrics
     return found

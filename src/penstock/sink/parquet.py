@@ -21,7 +21,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,8 +35,11 @@ from penstock.sink.engine import configured
 from penstock.sink.parquet_files import positions_in, rows_in
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+    from penstock.sink.native import NewFile
 
 COLUMN = "batch"  # what readers that understand `name=value` directories see as one more column
 _NAME = re.compile(rf"{COLUMN}=(\d+)-(.+)-([^-]+)")
@@ -100,10 +103,11 @@ class ParquetSink:
         from pyspark.errors import AnalysisException
 
         place = self.path / _name(batch)
-        if replay and place.is_dir():
+        found = self.held(batch) if replay else None
+        if found is not None:
             read_through(rows)
-            return Written(rows_in(_files(place)))
-        staged = self._staged(batch) / f"{batch.id}-{uuid.uuid4().hex[:8]}"
+            return Written(found)
+        staged = self.staging(batch)
         writer = rows.write.mode("errorifexists")
         if self.partition_by:
             writer = writer.partitionBy(*self.partition_by)
@@ -120,6 +124,24 @@ class ParquetSink:
         finally:
             shutil.rmtree(staged, ignore_errors=True)
         return Written(rows_in(_files(place)))
+
+    def takes_files(self, _incoming: Incoming) -> str:
+        return "its files are partitioned" if self.partition_by else ""
+
+    def staging(self, batch: Batch) -> Path:
+        return self._staged(batch) / f"{batch.id}-{uuid.uuid4().hex[:8]}"
+
+    def held(self, batch: Batch) -> int | None:
+        place = self.path / _name(batch)
+        return rows_in(_files(place)) if place.is_dir() else None
+
+    def publish(self, batch: Batch, staging: Path, _new: Sequence[NewFile], _columns: pa.Schema) -> Written:
+        staging.mkdir(parents=True, exist_ok=True)  # a batch without rows has a directory too
+        try:
+            self._publish(staging, self.path / _name(batch))
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+        return Written(rows_in(_files(self.path / _name(batch))))
 
     def _publish(self, staged: Path, place: Path) -> None:
         """Steps 2 to 4. Only data files are moved: the rest is Spark's own, and some readers stumble over it."""
