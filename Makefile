@@ -14,7 +14,7 @@ check: setup ## Lint, formatting, types, import layers
 	.venv/bin/lint-imports
 
 test: check ## Everything CI runs: check, then all tests on real servers
-	.venv/bin/pytest
+	.venv/bin/pytest -n 2 --dist loadfile
 
 demo: setup ## Run the payments example end to end
 	examples/payments/demo.sh

@@ -43,6 +43,20 @@ def test_each_acknowledged_record_is_there_once_whatever_the_driver_died_of(paym
     assert report.records == 3000
 
 
+def test_short_way_loses_and_repeats_nothing_either(payments: Payments) -> None:
+    """No SQL between: the workers write the files, the driver publishes them."""
+    payments.spec["transform"] = []
+    payments.spec["contract"]["payments"].append({"name": "void", "rule": "status <> 'VOID'", "otherwise": "drop"})
+    payments.spec["sinks"] = {"lake": {"from": "payments", "delta": {"path": "lake"}}}
+    sent = payments.produce(1800, poison=0.05)
+    driver = Driver(payments)
+    driver.dies_at("during-sinks:0")
+    driver.dies_at("after-sinks:0")
+    assert driver.finishes()
+    assert judge(payments, [sent]) == []
+    assert payments.verify().complete
+
+
 def test_dead_letters_in_a_table_are_written_once_too(payments: Payments) -> None:
     payments.spec["dead_letters"] = {"delta": {"path": "dead"}}
     sent = payments.produce(1200, poison=0.1)

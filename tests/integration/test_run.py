@@ -132,6 +132,11 @@ def test_start_latest_skips_what_was_there_and_a_changed_start_is_reported(payme
     assert len(heard.warnings) == 1
     assert "`start: earliest` has no effect" in heard.warnings[0]
     assert [r["payment_id"] for r in payments.rows()] == ["p-2"]
+    payments.send(good(3))
+    payments.run()
+    heard = Heard()
+    payments.run(watch=heard)  # also after a batch ran under the changed spec
+    assert "this pipeline began with `latest`" in heard.warnings[0]
 
 
 def test_rules_can_drop_and_tombstones_can_be_dropped_and_both_are_counted(payments: Payments) -> None:

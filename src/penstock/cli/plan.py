@@ -65,6 +65,7 @@ def document(made: Plan) -> dict[str, Any]:
             "topics": [asdict(topic) for topic in made.path.topics],
             "rules": [{"view": view, **rule.model_dump()} for view, rule in made.path.rules],
             "steps": [step.model_dump() for step in made.path.steps],
+            "way": made.way,
         },
         "routes": [asdict(route) for route in made.routes],
         "schemas": [asdict(schema) for schema in made.schemas],
@@ -93,6 +94,8 @@ def show(made: Plan, file: Path) -> None:
     if made.running:
         _say(f"it is running: process {made.running}")
     _print_path(made)
+    if made.way:
+        _say(made.way, 1)
     output.say("guarantees")
     for route in made.routes:
         _print_route(route)

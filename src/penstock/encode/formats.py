@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.encode.avro.encoder import AvroEncoder
 from penstock.encode.encoded import ColumnsMistake, Encoder
+from penstock.encode.json import JsonEncoder
 from penstock.encode.protobuf.encoder import ProtobufEncoder
 from penstock.encode.wire import header_of
 from penstock.errors import SpecInvalid, SpecUnreadable, SubjectMissing
@@ -41,6 +42,12 @@ class Prepared:
 
     column: Callable[[DataFrame], Column]
     encoder: Encoder | None = None
+    columns: tuple[str, ...] = ()  # of the struct; none where one column is the record
+    json: Encoder | None = None  # what `column` does, where there is no engine
+
+    @property
+    def in_worker(self) -> Encoder | None:
+        return self.encoder or self.json
 
 
 def prepare(
@@ -61,7 +68,7 @@ def prepare(
             case EncodeAvro() | EncodeProtobuf():
                 struct = _struct(fields)
                 schema = _schema(how, struct, subject, base, registry)
-                return Prepared(_structs(fields), _encoder(how, schema, struct))
+                return Prepared(_structs(fields), _encoder(how, schema, struct), tuple(f.name for f in fields))
     except (ColumnsMistake, AvroSchemaMistake, JsonSchemaMistake, protobuf.SchemaMistake) as mistake:
         raise SpecInvalid(
             f"sink '{sink}' cannot write its view as {how.format}",
@@ -88,12 +95,22 @@ def _json(
 ) -> Prepared:
     from pyspark.sql import functions as F
 
-    made = _structs(fields)
-    if how.wire == "raw":
-        return Prepared(lambda rows: F.to_json(made(rows), _JSON).cast("binary"))
-    schema = _in_registry(how.register_, "JSON", lambda: json_schema(_struct(fields)), subject, registry)
-    header = header_of(schema.id)
-    return Prepared(lambda rows: F.concat(F.lit(header), F.to_json(made(rows), _JSON).cast("binary")))
+    made, names = _structs(fields), tuple(field.name for field in fields)
+    header = b""
+    if how.wire == "registry":
+        header = header_of(
+            _in_registry(how.register_, "JSON", lambda: json_schema(_struct(fields)), subject, registry).id
+        )
+    try:
+        plain: Encoder | None = JsonEncoder(_struct(fields), header)
+    except ColumnsMistake:  # a type that only the engine can write
+        plain = None
+
+    def column(rows: DataFrame) -> Column:
+        text = F.to_json(made(rows), _JSON).cast("binary")
+        return F.concat(F.lit(header), text) if header else text
+
+    return Prepared(column, None, names, plain)
 
 
 def _schema(

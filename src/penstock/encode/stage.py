@@ -29,7 +29,8 @@ from penstock.record import (
     WRONG_TYPE,
     Failure,
 )
-from penstock.spec.sinks import AnyEncode, KafkaTopic
+from penstock.spec.sinks import AnyEncode, EncodeString, KafkaTopic
+from penstock.spec.types import Scalar, Struct
 from penstock.spec.words import TOPIC_NAME
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 OWN = (KAFKA, KEY, DELETED)  # Penstock's columns: part of a view, not of a record that is made of it
 _ERROR_TYPE = pa.struct([("class", pa.string()), ("reason", pa.string())])
 _HEADERS = OUTGOING["headers"]
+_HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,43 @@ class EncodeRecords:
             errors[i] = {"class": failure.error_class, "reason": failure.reason}
         columns[OUTGOING_ERROR] = pa.array(errors, _ERROR_TYPE) if failures else pa.nulls(batch.num_rows, _ERROR_TYPE)
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+@dataclass(frozen=True)
+class PickRecords:
+    """In a Python worker: decoded columns as a batch for EncodeRecords; what `Encoding.rows` does in the engine."""
+
+    topic: str
+    key: str | tuple[str, ...] | None  # a column of text, or those of a struct
+    value: tuple[str, ...]
+    origin: bool
+
+    def __call__(self, batch: pa.RecordBatch, origins: Any) -> pa.RecordBatch:
+        size = batch.num_rows
+        at = [origins.column(batch, name) for name in ("topic", "partition", "offset")]
+        deleted = batch.column(DELETED) if DELETED in batch.schema.names else None
+        key = batch.column(self.key).cast(pa.binary()) if isinstance(self.key, str) else pa.nulls(size, pa.binary())
+        columns = {
+            "topic": pa.repeat(pa.scalar(self.topic), size),
+            "partition": pa.nulls(size, pa.int32()),
+            "key": _struct(batch, self.key) if isinstance(self.key, tuple) else key,
+            "value": _struct(batch, self.value, deleted),
+            "headers": self._headers(at, size),
+            **dict(zip(OUTGOING_AT, at, strict=True)),
+        }
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def _headers(self, at: list[pa.Array], size: int) -> pa.Array:
+        if not self.origin:
+            return pa.nulls(size, _HEADERS_TYPE)
+        said = pc.binary_join_element_wise(*(column.cast(pa.string()) for column in at), "/").cast(pa.binary())
+        names = pa.repeat(pa.scalar(ORIGIN_HEADER), size)
+        entries = pa.StructArray.from_arrays([names, said], ["key", "value"])
+        return pa.ListArray.from_arrays(pa.array(range(size + 1), pa.int32()), entries)
+
+
+def _struct(batch: pa.RecordBatch, names: tuple[str, ...], absent: pa.Array | None = None) -> pa.StructArray:
+    return pa.StructArray.from_arrays([batch.column(name) for name in names], list(names), mask=absent)
 
 
 def _encoded(encoder: Encoder, structs: pa.StructArray, failures: dict[int, Failure]) -> pa.Array:
@@ -134,6 +173,29 @@ class Encoding:
             at[1].cast("int").alias("at_partition"),
             at[2].cast("bigint").alias("at_offset"),
         )
+
+    def picked(self, struct: Struct) -> PickRecords | str:
+        to, fields = self._to, {member.name: member.type for member in struct.members}
+        if to.topic is None or to.partition or to.headers:
+            return "topic, partition or headers come from columns"
+        value, key = self._parts["value"], self._parts.get("key")
+        names = value.columns
+        if value.in_worker is None or not set(names) <= fields.keys():
+            return "its value is made of other columns than the decoded fields"
+        if key is None:
+            picked: str | tuple[str, ...] | None = None
+        elif isinstance(to.key, EncodeString) and fields.get(to.key.column) == Scalar("string"):
+            picked = to.key.column
+        elif key.columns and set(key.columns) <= fields.keys():
+            picked = tuple(key.columns)
+        else:
+            return "its key is made of other columns than the decoded fields"
+        return PickRecords(to.topic, picked, tuple(names), to.origin)
+
+    @property
+    def encode_picked(self) -> EncodeRecords:
+        key = self._parts.get("key")
+        return EncodeRecords(key.in_worker if key else None, self._parts["value"].in_worker)
 
     def _headers(self, rows: DataFrame) -> Column:
         from pyspark.sql import functions as F

@@ -66,9 +66,10 @@ class Assembly:
     ledger: Ledger
     topics: TopicWatch
     make_inlets: Callable[[], list[Inlet]]
+    began: str  # the start position that the first batch honoured
     accepted: list[str] = field(default_factory=list)  # what the operator accepted for this start
     over: dict[str, str | None] | None = None  # see `_over`; the plan is the same for every batch
-    way: Shortcut | str = ""  # the short way (`one_pass`), or why not
+    way: Shortcut | str | None = None  # the short way (`one_pass`), or why not; None: not settled yet
     first: bool = True  # only the first batch after a start can have been written before
 
     def process(self, raw: DataFrame, batch_id: int) -> Entry:
@@ -97,7 +98,7 @@ class Assembly:
             query=batch.query,
             batch=batch_id,
             time=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            start=self.pipeline.source.start_text(),
+            start=self.began,
             ranges=ranges,
             topics=topics,
             views=counts,
@@ -155,10 +156,17 @@ class Assembly:
         counted, done, which = way.run(
             failpoint.midway("during-sinks", batch.id, raw), batch, replay=self.first, locate=locate
         )
-        name, view = way.sink.name, way.inlet.view
+        name, view = way.finish.name, way.inlet.view
         if done.all != counted.counts.passed and not self._accepts_replay():
             raise unbalanced(batch.id, f"{counted.counts.passed} records passed, sink '{name}' accounts for {done.all}")
         return {view: counted}, {name: (done, which)}, {name: view}
+
+    def way_in_words(self) -> str | None:
+        if self.way is None:
+            return None
+        if isinstance(self.way, Shortcut):
+            return "one pass: decode, rules and write in the same Python worker"
+        return f"through the engine: {self.way}"
 
     def read_anew(self) -> None:
         """Make the inlets of the reader schemas of now."""

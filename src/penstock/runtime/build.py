@@ -65,6 +65,7 @@ def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str]
         pipeline=pipeline,
         readers=following,
         inlets=inlets(pipeline, following),
+        began=last.start if last else pipeline.source.start_text(),
         make_inlets=lambda: inlets(pipeline, following),
         outlets=outlets(pipeline),
         dead_letters=dead_letters(pipeline),

@@ -6,11 +6,12 @@ then publishes all files at once. What is counted, what dies and what the table 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from penstock.runtime import fingerprint
 from penstock.runtime.inlet import Inlet
 from penstock.runtime.tally import Counted
 from penstock.sink.contract import Incoming, Written
+from penstock.sink.kafka.exactly_once import KafkaSink
 from penstock.sink.native import FileWriter, NewFile, TakesFiles
 from penstock.spec.model import Pipeline
 from penstock.transform.contract import DECODE, TOMBSTONE
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
     from penstock.runtime.outlet import Outlet
 
 _RESULT = (
-    "read bigint, passed bigint, verdicts map<string,bigint>, fingerprint bigint, name string, rows bigint, "
-    "size bigint, stats string, dead array<struct<topic:string,partition:int,offset:bigint>>"
+    "read bigint, passed bigint, verdicts map<string,bigint>, fingerprint bigint, outcome string, "
+    "dead array<struct<topic:string,partition:int,offset:bigint>>"
 )
 _RESULT_TYPE = pa.schema(
     [
@@ -45,10 +47,7 @@ _RESULT_TYPE = pa.schema(
         ("passed", pa.int64()),
         ("verdicts", pa.map_(pa.string(), pa.int64())),
         ("fingerprint", pa.int64()),
-        ("name", pa.string()),
-        ("rows", pa.int64()),
-        ("size", pa.int64()),
-        ("stats", pa.string()),
+        ("outcome", pa.string()),  # JSON: what the sink's part of the worker says
         (
             "dead",
             pa.list_(pa.struct([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])),
@@ -92,37 +91,112 @@ class Judge:
 
 
 @dataclass(frozen=True)
+class Origins:
+    """Where the records of a decoded batch came from."""
+
+    topic: str | None  # known when the view has just one
+
+    def column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        if name == "topic" and self.topic is not None:
+            return pa.repeat(pa.scalar(self.topic), batch.num_rows)
+        return batch.column(f"{KAFKA}_{name}")
+
+    def places(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
+        columns = (self.column(batch, name).to_pylist() for name in ORIGIN[:3])
+        return [{"topic": t, "partition": p, "offset": o} for t, p, o in zip(*columns, strict=True)]
+
+    def fingerprint(self, batch: pa.RecordBatch) -> int:
+        if not batch.num_rows:
+            return 0
+        partitions, offsets = (self.column(batch, name).to_numpy(zero_copy_only=False) for name in ORIGIN[1:3])
+        topics = [self.topic] if self.topic is not None else pc.unique(self.column(batch, "topic")).to_pylist()
+        found = 0
+        for topic in topics:
+            here = np.ones(batch.num_rows, np.bool_)
+            if self.topic is None:
+                here = pc.equal(self.column(batch, "topic"), topic).to_numpy(zero_copy_only=False)
+            for partition in np.unique(partitions[here]):
+                picked = offsets[here & (partitions == partition)]
+                found += fingerprint.of_offsets(topic, int(partition), picked.astype(np.int64))
+        return found
+
+
+class Out(Protocol):
+    """The sink's part of the worker. Pickles."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], origins: Origins, /) -> dict[str, Any] | None:
+        """Take every batch of records that passed; say what became of them, in JSON's types."""
+
+
+@dataclass(frozen=True)
+class Counting:
+    """For a replay of what is written already: nothing is done with the records."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], _origins: Origins) -> None:
+        for _ in batches:
+            pass
+
+
+@dataclass(frozen=True)
+class IntoFile:
+    directory: Path
+    columns: pa.Schema
+    layout: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], origins: Origins) -> dict[str, Any] | None:
+        writer = FileWriter(self.directory, self.columns, self.layout)
+        for batch in batches:
+            writer.write(self._row(batch, origins))
+        file = writer.close()
+        return asdict(file) if file else None
+
+    def _row(self, batch: pa.RecordBatch, origins: Origins) -> pa.RecordBatch:
+        """The columns of the view: the decoded fields, and where the record came from."""
+        parts = []
+        for field in self.columns:
+            if field.name == KAFKA:
+                inside = [origins.column(batch, member.name).cast(member.type) for member in field.type]
+                parts.append(pa.StructArray.from_arrays(inside, fields=list(field.type)))
+            else:
+                column = batch.column(field.name)
+                parts.append(column if column.type == field.type else column.cast(field.type))
+        return pa.RecordBatch.from_arrays(parts, schema=self.columns)
+
+
+@dataclass(frozen=True)
 class OnePass:
-    """Called by Spark with the raw batches of one task. Yields one row: what was counted, and the file."""
+    """Called by Spark with the raw batches of one task. Yields one row: what was counted, and what the sink did."""
 
     decode: DecodeBatches
     judge: Judge
     deadly: frozenset[str]
-    topic: str | None
-    columns: pa.Schema
-    layout: str
-    directory: Path | None  # None: the batch is written already, and only counted
+    origins: Origins
+    out: Out
     locate: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = FileWriter(self.directory, self.columns, self.layout) if self.directory else None
         read, passed, which = 0, 0, 0
         verdicts: Counter[str] = Counter()
         dead: list[dict[str, Any]] = []
-        for batch in self.decode(batches):
-            read += batch.num_rows
-            verdict = self.judge(batch)
-            kept = batch
-            if verdict is not None:
-                verdicts.update(v for v in verdict.to_pylist() if v is not None)
-                if self.locate:
-                    dead += self._places(batch.filter(pc.is_in(verdict, pa.array(list(self.deadly), pa.string()))))
-                kept = batch.filter(verdict.is_null())
-            passed += kept.num_rows
-            which += self._fingerprint(kept)
-            if writer is not None and kept.num_rows:
-                writer.write(self._row(kept))
-        file = writer.close() if writer else None
+
+        def kept() -> Iterator[pa.RecordBatch]:
+            nonlocal read, passed, which
+            for batch in self.decode(batches):
+                read += batch.num_rows
+                verdict = self.judge(batch)
+                good = batch
+                if verdict is not None:
+                    verdicts.update(v for v in verdict.to_pylist() if v is not None)
+                    if self.locate:
+                        died = pc.is_in(verdict, pa.array(list(self.deadly), pa.string()))
+                        dead.extend(self.origins.places(batch.filter(died)))
+                    good = batch.filter(verdict.is_null())
+                passed += good.num_rows
+                which += self.origins.fingerprint(good)
+                if good.num_rows:
+                    yield good
+
+        outcome = self.out(kept(), self.origins)
         yield pa.RecordBatch.from_pylist(
             [
                 {
@@ -130,51 +204,52 @@ class OnePass:
                     "passed": passed,
                     "verdicts": list(verdicts.items()),
                     "fingerprint": which,
-                    "name": file.name if file else None,
-                    "rows": file.rows if file else 0,
-                    "size": file.size if file else 0,
-                    "stats": file.stats if file else None,
+                    "outcome": None if outcome is None else json.dumps(outcome),
                     "dead": dead,
                 }
             ],
             schema=_RESULT_TYPE,
         )
 
-    def _row(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns of the view: the decoded fields, and where the record came from."""
-        parts = []
-        for field in self.columns:
-            if field.name == KAFKA:
-                inside = [self._origin(batch, member.name).cast(member.type) for member in field.type]
-                parts.append(pa.StructArray.from_arrays(inside, fields=list(field.type)))
-            else:
-                column = batch.column(field.name)
-                parts.append(column if column.type == field.type else column.cast(field.type))
-        return pa.RecordBatch.from_arrays(parts, schema=self.columns)
 
-    def _origin(self, batch: pa.RecordBatch, name: str) -> pa.Array:
-        if name == "topic" and self.topic is not None:
-            return pa.repeat(pa.scalar(self.topic), batch.num_rows)
-        return batch.column(f"{KAFKA}_{name}")
+class Finish(Protocol):
+    """The sink's part of the driver."""
 
-    def _places(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
-        columns = (self._origin(batch, name).to_pylist() for name in ORIGIN[:3])
-        return [{"topic": t, "partition": p, "offset": o} for t, p, o in zip(*columns, strict=True)]
+    @property
+    def name(self) -> str: ...
 
-    def _fingerprint(self, batch: pa.RecordBatch) -> int:
-        if not batch.num_rows:
-            return 0
-        partitions, offsets = (self._origin(batch, name).to_numpy(zero_copy_only=False) for name in ORIGIN[1:3])
-        topics = [self.topic] if self.topic is not None else pc.unique(self._origin(batch, "topic")).to_pylist()
-        found = 0
-        for topic in topics:
-            here = np.ones(batch.num_rows, np.bool_)
-            if self.topic is None:
-                here = pc.equal(self._origin(batch, "topic"), topic).to_numpy(zero_copy_only=False)
-            for partition in np.unique(partitions[here]):
-                picked = offsets[here & (partitions == partition)]
-                found += fingerprint.of_offsets(topic, int(partition), picked.astype(np.int64))
-        return found
+    def begin(self, batch: Batch, rows: DataFrame, /, *, replay: bool) -> Out: ...
+
+    def end(self, batch: Batch, outcomes: list[dict[str, Any]], passed: int, /) -> Written: ...
+
+
+@dataclass
+class Files:
+    """Append sinks that publish files: see `sink.native`."""
+
+    sink: TakesFiles
+    columns: pa.Schema
+    layout: str
+    _staging: Path = Path()
+    _held: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.sink.name
+
+    def begin(self, batch: Batch, _rows: DataFrame, *, replay: bool) -> Out:
+        self._held = self.sink.held(batch) if replay else None
+        self._staging = self.sink.staging(batch)
+        return Counting() if self._held is not None else IntoFile(self._staging, self.columns, self.layout)
+
+    def end(self, batch: Batch, outcomes: list[dict[str, Any]], passed: int) -> Written:
+        if self._held is not None:
+            return Written(self._held)
+        files = [NewFile(**outcome) for outcome in outcomes]
+        rows = sum(file.rows for file in files)
+        if rows != passed:
+            raise SinkFailed(f"the files of batch {batch.id} have {rows} rows, not {passed}")
+        return self.sink.publish(batch, self._staging, files, self.columns)
 
 
 @dataclass(frozen=True)
@@ -182,33 +257,19 @@ class Shortcut:
     """A pipeline that qualifies: its one inlet and its one sink."""
 
     inlet: Inlet
-    sink: TakesFiles
     judge: Judge
-    columns: pa.Schema
-    layout: str
+    finish: Finish
 
     def run(self, raw: DataFrame, batch: Batch, *, replay: bool, locate: bool) -> tuple[Counted, Written, int]:
-        """What was counted, what the sink says, and the fingerprint of what it holds."""
+        """What was counted, what the sink says, and the fingerprint of what it was handed."""
         decode, contract = self.inlet.decode, self.inlet.contract
-        held = self.sink.held(batch) if replay else None
-        staging = self.sink.staging(batch)
         sent, worker = decode.handed(raw)
-        one_pass = OnePass(
-            worker,
-            self.judge,
-            frozenset(contract.deadly),
-            decode.topic,
-            self.columns,
-            self.layout,
-            None if held is not None else staging,
-            locate,
-        )
+        out = self.finish.begin(batch, raw, replay=replay)
+        one_pass = OnePass(worker, self.judge, frozenset(contract.deadly), Origins(decode.topic), out, locate)
         found = sent.mapInArrow(one_pass, _RESULT).collect()
-        files = [NewFile(row["name"], row["rows"], row["size"], row["stats"]) for row in found if row["name"]]
-        rows, passed = sum(file.rows for file in files), sum(row["passed"] for row in found)
-        if held is None and rows != passed:
-            raise SinkFailed(f"the files of batch {batch.id} have {rows} rows, not {passed}")
-        written = Written(held) if held is not None else self.sink.publish(batch, staging, files, self.columns)
+        passed = sum(row["passed"] for row in found)
+        outcomes = [json.loads(row["outcome"]) for row in found if row["outcome"]]
+        written = self.finish.end(batch, outcomes, passed)
         verdicts: Counter[str] = Counter()
         for row in found:
             verdicts.update(row["verdicts"])
@@ -216,11 +277,9 @@ class Shortcut:
         dropped = {name: verdicts[name] for name in contract.dropping}
         counts = ViewCount(sum(row["read"] for row in found), passed, dead, dropped)
         at = [(p["topic"], p["partition"], p["offset"]) for row in found for p in row["dead"]] if locate else None
-        if held is None and sum(file.rows for file in files) != passed:
-            raise SinkFailed(
-                f"the files of batch {batch.id} have {sum(file.rows for file in files)} rows, not {passed}"
-            )
-        return Counted(counts, at), written, sum(row["fingerprint"] for row in found)
+        which = sum(row["fingerprint"] for row in found)
+        which -= sum(fingerprint.of_offset(r.topic, r.partition, r.offset) for r in written.rejected)
+        return Counted(counts, at), written, which
 
 
 def shortcut(pipeline: Pipeline, inlets: list[Inlet], outlets: list[Outlet], incoming: Incoming) -> Shortcut | str:
@@ -231,10 +290,6 @@ def shortcut(pipeline: Pipeline, inlets: list[Inlet], outlets: list[Outlet], inc
     if outlet.view != inlet.view or outlet.where is not None:
         return "SQL lies between the source view and the sink"
     sink = outlet.sink
-    if not isinstance(sink, TakesFiles):
-        return "its sink writes through the engine"
-    if why := sink.takes_files(incoming):
-        return why
     struct = inlet.decode.value.struct
     rules = pipeline.contract.get(inlet.view, [])
     native = [(rule.name, condition(rule.rule, struct)) for rule in rules]
@@ -245,6 +300,14 @@ def shortcut(pipeline: Pipeline, inlets: list[Inlet], outlets: list[Outlet], inc
         return "a record may stop the pipeline, which the engine reports"
     if inlet.decode.key is not None or inlet.decode.read.kafka_columns:
         return f"its rows have more than fields and `{KAFKA}`"
+    judge = Judge(tuple((name, made) for name, made in native if made), inlet.contract.drop_tombstones)
+    if isinstance(sink, KafkaSink):
+        finish = sink.one_pass(struct)
+        return finish if isinstance(finish, str) else Shortcut(inlet, judge, finish)
+    if not isinstance(sink, TakesFiles):
+        return "its sink writes through the engine"
+    if why := sink.takes_files(incoming):
+        return why
     fields = [pa.field(member.name, arrow_type(member.type)) for member in struct.members]
     origin = pa.struct(
         [
@@ -259,5 +322,4 @@ def shortcut(pipeline: Pipeline, inlets: list[Inlet], outlets: list[Outlet], inc
     columns = pa.schema([*fields, pa.field(KAFKA, origin)])
     if columns.names != incoming.columns.names:
         return f"its columns differ: {', '.join(incoming.columns.names)}"
-    judge = Judge(tuple((name, made) for name, made in native if made), inlet.contract.drop_tombstones)
-    return Shortcut(inlet, sink, judge, columns, incoming.columns.json())
+    return Shortcut(inlet, judge, Files(sink, columns, incoming.columns.json()))

@@ -62,6 +62,7 @@ class Plan:
     changes: list[Change] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
+    way: str | None = None  # how records get from decode to the sinks; None while something is wrong
     problems: list[PenstockError] = field(default_factory=list)
 
 
@@ -107,6 +108,7 @@ def plan(pipeline: Pipeline, accept: Collection[str] = ()) -> Plan:
             _compare_places(pipeline, assembly, there, home, found, made)
         if assembly is not None:
             _settle(aside, assembly, made.engine, found)
+            made.way = assembly.way_in_words()
         made.routes = outline.routes_of(
             pipeline, assembly.outlets if assembly else [], assembly.dead_letters if assembly else None
         )

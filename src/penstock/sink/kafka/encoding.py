@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from penstock.errors import SinkFailed
 from penstock.record import OUTGOING, Failure
 from penstock.sink.contract import Rejected
+from penstock.spec.types import Struct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,9 +38,21 @@ class Encoding(Protocol):
     def encode(self) -> Encode:
         """In a Python worker: the rest. Pickles."""
 
+    def picked(self, struct: Struct) -> Picked | str:
+        """In a Python worker that has decoded these fields: what `rows` does in the engine; or why it cannot."""
+
+    @property
+    def encode_picked(self) -> Encode:
+        """`encode` for what was picked there."""
+
     @property
     def topics(self) -> list[str]:
         """Those that can be named beforehand."""
+
+
+class Picked(Protocol):
+    def __call__(self, batch: pa.RecordBatch, origins: Any) -> pa.RecordBatch:
+        """Decoded columns as a batch for `Encode`. `origins` says where records came from."""
 
 
 class Encode(Protocol):

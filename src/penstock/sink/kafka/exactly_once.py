@@ -12,9 +12,9 @@ transaction, reads its mark, and sends only what lies above it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock import failpoint
 from penstock.errors import SpecInvalid, TableDiffers, TableOfAnotherQuery
@@ -23,11 +23,12 @@ from penstock.kafka.consume import headers_of, visible
 from penstock.kafka.transaction import Place
 from penstock.record import KAFKA, ORIGIN_HEADER, Batch, Known
 from penstock.sink.contract import Incoming, Written
-from penstock.sink.kafka.encoding import Encoding, rejected
-from penstock.sink.kafka.worker import RESULT, SendBatch, Sending, SendPartition, Work
+from penstock.sink.kafka.encoding import Encoding, Picked, rejected
+from penstock.sink.kafka.worker import RESULT, SendBatch, Sending, SendPartition, SendPicked, Work
+from penstock.spec.types import Struct
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame
 
 Mode = Literal["exactly-once-by-partition", "exactly-once-by-batch"]
 _SAID = {
@@ -75,18 +76,57 @@ class KafkaSink:
         self.why = apart or ("the spec asks for it" if by_batch else "")
 
     def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
+        self.begin(batch, replay=replay)
+        crash = failpoint.crash(batch.id, rows)
+        encoded = self.encoding.rows(rows)
+        if self.mode == "exactly-once-by-partition":
+            send: Any = SendPartition(self.works(batch, crash), self.encoding.encode)
+        else:
+            send = SendBatch(self._batch_work(batch, crash), self.encoding.encode)
+            encoded = encoded.repartition(1)  # the rows are made by all cores at once, and then sent by one
+        return self.ended(batch, [row.asDict() for row in encoded.mapInArrow(send, RESULT).collect()])
+
+    def one_pass(self, struct: Struct) -> OnePassKafka | str:
+        """This sink's part of a batch that never goes back to the engine, or why it cannot have one."""
+        if self.mode != "exactly-once-by-partition":
+            return "its rows are sent by batch"
+        picked = self.encoding.picked(struct)
+        return picked if isinstance(picked, str) else OnePassKafka(self, picked)
+
+    def begin(self, batch: Batch, *, replay: bool) -> None:
         if replay:
             self._check_marks(batch)
-        found = (
-            self._by_partition(batch, rows) if self.mode == "exactly-once-by-partition" else self._by_batch(batch, rows)
-        )
-        self._known = Known(
-            written=batch.id, planned=batch.id, ends={(r.topic, r.partition): r.end for r in batch.ranges}
-        )
+
+    def ended(self, batch: Batch, found: Iterable[Mapping[str, Any]]) -> Written:
+        """After the tasks of a batch: marks for those that had nothing to send, and what became of all rows."""
+        found = list(found)
+        if self.mode == "exactly-once-by-partition":
+            works = self.works(batch, None)
+            for place in sorted(works.keys() - {(row["topic"], row["partition"]) for row in found}):
+                Sending.begin(works[place]).end(0)  # every row of it was filtered; the mark moves on all the same
+        self._known = Known(batch.id, batch.id, {(r.topic, r.partition): r.end for r in batch.ranges})
         return Written(
             sum(row["rows"] for row in found),
             rejected=rejected(self.name, (each for row in found for each in row["rejected"])),
         )
+
+    def works(self, batch: Batch, crash: failpoint.Crash | None) -> dict[Place, Work]:
+        group, ends = self._group(batch), self._known.ends
+        return {
+            (r.topic, r.partition): Work(
+                self.config,
+                f"{group}.{r.topic}.{r.partition}",
+                group,
+                ((r.topic, r.partition),),
+                r.start,
+                r.end,
+                batch.id,
+                ends.get((r.topic, r.partition)),
+                crash,
+            )
+            for r in batch.ranges
+            if len(r)
+        }
 
     def positions(self, _column: str) -> dict[tuple[str, int], list[int]] | None:
         if not self.origin:
@@ -104,46 +144,9 @@ class KafkaSink:
     def rows_by_batch(self, _query: str) -> dict[int, int] | None:
         return None
 
-    def _by_partition(self, batch: Batch, rows: DataFrame) -> list[Row]:
-        group, ends = self._group(batch), self._known.ends
-        works = {
-            (r.topic, r.partition): Work(
-                self.config,
-                f"{group}.{r.topic}.{r.partition}",
-                group,
-                ((r.topic, r.partition),),
-                r.start,
-                r.end,
-                batch.id,
-                ends.get((r.topic, r.partition)),
-                failpoint.crash(batch.id, rows),
-            )
-            for r in batch.ranges
-            if len(r)
-        }
-        send = SendPartition(works, self.encoding.encode)
-        found = self.encoding.rows(rows).mapInArrow(send, RESULT).collect()
-        silent = works.keys() - {(row["topic"], row["partition"]) for row in found}
-        for place in sorted(silent):  # every row of it was filtered; the mark moves on all the same
-            Sending.begin(works[place]).end(0)
-        return found
-
-    def _by_batch(self, batch: Batch, rows: DataFrame) -> list[Row]:
-        group = self._group(batch)
-        work = Work(
-            self.config,
-            group,
-            group,
-            self._batch_places(batch),
-            batch.id,
-            batch.id + 1,
-            batch.id,
-            self._known.written,
-            failpoint.crash(batch.id, rows),
-        )
-        send = SendBatch(work, self.encoding.encode)
-        # One partition: the rows are made by all cores at once, and then sent by one.
-        return self.encoding.rows(rows).repartition(1).mapInArrow(send, RESULT).collect()
+    def _batch_work(self, batch: Batch, crash: failpoint.Crash | None) -> Work:
+        group, places = self._group(batch), self._batch_places(batch)
+        return Work(self.config, group, group, places, batch.id, batch.id + 1, batch.id, self._known.written, crash)
 
     def _check_marks(self, batch: Batch) -> None:
         """The group must know what the ledger says was written, and in by-batch mode no more than was planned."""
@@ -212,3 +215,23 @@ class KafkaSink:
     def _batch_places(self, batch: Batch) -> tuple[Place, ...]:
         # On every source topic: which of them there are can change between two starts.
         return tuple((topic, 0) for topic in sorted({r.topic for r in batch.ranges}))
+
+
+@dataclass
+class OnePassKafka:
+    """The sink's part of `runtime.one_pass`: records are encoded and sent by the worker that decoded them."""
+
+    sink: KafkaSink
+    picked: Picked
+
+    @property
+    def name(self) -> str:
+        return self.sink.name
+
+    def begin(self, batch: Batch, rows: DataFrame, *, replay: bool) -> SendPicked:
+        self.sink.begin(batch, replay=replay)
+        works = self.sink.works(batch, failpoint.crash(batch.id, rows))
+        return SendPicked(SendPartition(works, self.sink.encoding.encode_picked), self.picked)
+
+    def end(self, batch: Batch, outcomes: list[dict[str, Any]], _passed: int) -> Written:
+        return self.sink.ended(batch, outcomes)

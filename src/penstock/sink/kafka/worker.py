@@ -20,7 +20,7 @@ from penstock import failpoint
 from penstock.errors import Fenced, KafkaUnreachable, SinkFailed, TableDiffers
 from penstock.kafka.transaction import Mark, Owner, Place, said_by_kafka
 from penstock.record import OUTGOING, OUTGOING_AT, OUTGOING_ERROR
-from penstock.sink.kafka.encoding import Encode
+from penstock.sink.kafka.encoding import Encode, Picked
 
 RESULT = (
     "topic string, partition int, rows bigint, "
@@ -179,6 +179,20 @@ class SendPartition:
         place = (first.column("at_topic")[0].as_py(), first.column("at_partition")[0].as_py())
         own = (_checked(place, batch) for batch in chain([first], incoming))
         yield from sent(self.works[place], self.encode, own, trim=True)
+
+
+@dataclass(frozen=True)
+class SendPicked:
+    """For `runtime.one_pass`: what was decoded in this worker, sent by it."""
+
+    send: SendPartition
+    picked: Picked
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], origins: Any) -> dict[str, Any] | None:
+        found = list(self.send(self.picked(batch, origins) for batch in batches))
+        for _ in batches:  # none are left, unless nothing passed
+            pass
+        return found[0].to_pylist()[0] if found else None
 
 
 @dataclass(frozen=True)
