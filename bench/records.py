@@ -5,62 +5,107 @@ from __future__ import annotations
 import io
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
 import fastavro
 import msgspec
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
-from bench.decode import AVRO, PROTO
 from penstock.kafka import connection
+from penstock.kafka.connection import Config
 from penstock.schema.protobuf import message as protobuf_schema
+
+FIELDS: dict[str, Any] = {
+    "payment_id": {"type": "string", "required": True},
+    "account": {"type": "string", "required": True},
+    "amount": {"type": "double", "required": True},
+    "currency": {"type": "string", "required": True},
+    "status": {"type": "string", "required": True},
+    "event_time": {"type": "bigint", "required": True},
+    "country": "string",
+}
+AVRO: dict[str, Any] = {
+    "type": "record",
+    "name": "Payment",
+    "fields": [
+        *({"name": n, "type": "string"} for n in ("payment_id", "account")),
+        {"name": "amount", "type": "double"},
+        *({"name": n, "type": "string"} for n in ("currency", "status")),
+        {"name": "event_time", "type": "long"},
+        {"name": "country", "type": ["null", "string"], "default": None},
+    ],
+}
+PROTO = """
+syntax = "proto3";
+message Payment {
+  string payment_id = 1; string account = 2; double amount = 3; string currency = 4; string status = 5;
+  int64 event_time = 6; optional string country = 7;
+}
+"""
+_LIMIT_S = 120  # for the last acknowledgements
 
 Encode = Callable[[dict[str, Any]], bytes]
 
 
-def produce(bootstrap: str, topic: str, case: str, count: int, ids: list[int]) -> None:
+def produce(config: Config, topic: str, kind: str, count: int, bad: Fraction, headers: Sequence[bytes]) -> int:
+    """Returns how many of them are bad. Raises when one was not acknowledged."""
+    failed: list[str] = []
+
+    def reported(error: object, _message: object) -> None:
+        if error is not None:
+            failed.append(str(error))
+
     producer = connection.producer(
-        connection.connect_to(bootstrap), queue_buffering_max_messages="1000000", linger_ms="50"
+        config,
+        enable_idempotence="true",
+        compression_type="lz4",
+        queue_buffering_max_messages="100000",
+        linger_ms="50",
     )
-    for value in values(case, count, ids):
+    broken = 0
+    for value, is_bad in values(kind, count, bad, headers):
+        broken += is_bad
         while True:
             try:
-                producer.produce(topic, value)
+                producer.produce(topic, value, on_delivery=reported)
             except BufferError:
                 producer.poll(0.2)
             else:
                 break
         producer.poll(0)
-    assert producer.flush(60) == 0
+    left = producer.flush(_LIMIT_S)
+    if left or failed:
+        raise SystemExit(f"{topic}: {left + len(failed):,} of {count:,} records not acknowledged: {failed[:1]}")
+    return broken
 
 
-def values(case: str, count: int, ids: list[int]) -> Iterator[bytes]:
-    """`-bad-10` in the name of a case makes every tenth value end too early."""
-    encode, chance, bad = _encoder(case), random.Random(1), case.endswith("-bad-10")
+def values(kind: str, count: int, bad: Fraction, headers: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Bad ones lack their last byte, which in every format is seen last and cannot be missed: the dearest fault."""
+    encode, chance, every = _encoder(kind), random.Random(1), int(1 / bad) if bad else 0
     for number in range(count):
-        value = encode(_payment(number, chance))
-        if ids:
-            value = b"\0" + ids[number % len(ids)].to_bytes(4, "big") + value
-        yield value[: len(value) // 2] if bad and number % 10 == 0 else value
+        value = headers[number % len(headers)] + encode(_payment(number, chance))
+        is_bad = bool(every) and number % every == 0
+        yield value[:-1] if is_bad else value, is_bad
 
 
 def variants(count: int) -> list[str]:
-    """Schemas that write the same bytes and are not the same: a default differs."""
-    made = []
-    for number in range(count):
-        fields = [dict(f) for f in AVRO["fields"]]  # type: ignore[call-overload]
+    """Schemas that write the same bytes and are not the same: a default differs. The first one has none."""
+    made = [json.dumps(AVRO)]
+    for number in range(1, count):
+        fields = [dict(f) for f in AVRO["fields"]]
         fields[0]["default"] = f"none-{number}"
         made.append(json.dumps({**AVRO, "fields": fields}))
     return made
 
 
-def _encoder(case: str) -> Encode:
-    if case.startswith("json"):
+def _encoder(kind: str) -> Encode:
+    if kind == "json":
         return msgspec.json.encode
-    if case.startswith("protobuf"):
-        kind = GetMessageClass(protobuf_schema.from_text(PROTO).descriptor())
-        return lambda payment: bytes(kind(**payment).SerializeToString())
+    if kind == "protobuf":
+        message = GetMessageClass(protobuf_schema.from_text(PROTO).descriptor())
+        return lambda payment: bytes(message(**payment).SerializeToString())
     schema = fastavro.parse_schema(AVRO)
 
     def avro(payment: dict[str, Any]) -> bytes:

@@ -18,7 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import SparkSession
 from tests.payments import Heard, Payments
 
-from penstock.errors import RuleStopped
+from penstock.errors import RuleStopped, SpecInvalid
 from penstock.kafka.schema_registry import RegistrySettings, SchemaRegistry
 from penstock.local.registry import LocalRegistry
 from penstock.runtime import supervise
@@ -249,3 +249,10 @@ def test_unknown_schemas_wait_for_the_registry_and_then_the_policy_decides(
     orders.payments.run()
     assert [row["id"] for row in orders.rows(spark)] == [1, 3]
     assert orders.payments.verify().complete
+
+
+def test_schema_with_a_field_that_would_hide_a_column_of_ours_is_refused(orders: Orders) -> None:
+    orders.send(orders.avro([("id", "long", None), ("_kafka", "string", None)]), {"id": 1, "_kafka": "x"})
+    with pytest.raises(SpecInvalid, match="cannot be a view") as refused:
+        orders.payments.run()
+    assert "'_kafka' is Penstock's own column" in str(refused.value.cause)

@@ -17,6 +17,7 @@ from penstock.decode.text import BytesDecoder, StringDecoder
 from penstock.decode.wire import WithHeader
 from penstock.errors import SpecInvalid, SpecUnreadable
 from penstock.kafka.schema import Lookup, RegisteredSchema
+from penstock.record import DELETED, ERROR, KAFKA, KEY, RULE
 from penstock.schema.json_schema import JsonSchemaMistake, struct_of_json_schema
 from penstock.schema.protobuf import message as protobuf_schema
 from penstock.schema.protobuf.shape import struct_of as protobuf_struct
@@ -34,6 +35,7 @@ from penstock.spec.load import declared
 from penstock.spec.references import resolve
 from penstock.spec.types import Member, Scalar, Struct
 
+OWN = (KAFKA, KEY, DELETED, ERROR, RULE)
 ONLY = "value"  # the one column of a format that has no fields
 
 
@@ -61,6 +63,14 @@ class Place:
 
 def prepare(how: AnyFormat, at: Place) -> Prepared:
     """Called once per start and once per change of a schema. Raises SpecInvalid for a schema that cannot be a view."""
+    made = _prepared(how, at)
+    taken = [member.name for member in made.struct.members if member.name.lower() in OWN]
+    if taken:
+        raise _unusable(at, f"'{taken[0]}' is Penstock's own column")
+    return made
+
+
+def _prepared(how: AnyFormat, at: Place) -> Prepared:
     match how:
         case JsonFormat(schema_=None):
             return _json_of_registry(how, at)

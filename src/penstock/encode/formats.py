@@ -134,7 +134,21 @@ def _schema(
 
     if how.wire == "raw":
         return RegisteredSchema(0, kind, text())
+    if how.schema_ is not None and not how.register_ and subject is not None:
+        return _already_there(subject, kind, registered(), registry())
     return _in_registry(how.register_, kind, registered, subject, registry)
+
+
+def _already_there(subject: str, kind: Kind, text: str, registry: SchemaRegistry) -> RegisteredSchema:
+    """A schema of the spec's own that may not be registered now, and must have been before."""
+    number = registry.id_of(subject, kind, text)
+    if number is None:
+        raise SpecInvalid(
+            f"the schema of the spec is no version of '{subject}'",
+            cause="`register` does not allow to make it one",
+            next_command="let Penstock register it: `register: true`; or leave `schema` out to use the newest version",
+        )
+    return RegisteredSchema(number, kind, text)
 
 
 def _in_registry(

@@ -77,7 +77,8 @@ def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str]
 
 
 def readers(pipeline: Pipeline) -> Readers:
-    add = any(sink.delta is not None and sink.delta.evolve is not None for sink in pipeline.sinks.values())
+    kinds = [kind for sink in pipeline.sinks.values() for kind in (sink.delta, sink.parquet, sink.iceberg) if kind]
+    add = any(kind.evolve is not None for kind in kinds)
     return Readers(_registry(pipeline), home(pipeline).schemas, add=add)
 
 

@@ -139,10 +139,11 @@ def _keep_running(
             attempt = 1 if batches.finished else attempt + 1
             if error.retryable and stop.asked:
                 return  # nothing of the batch counts yet: it runs at the next start
-            if not error.retryable or attempt > _RETRIES:
-                raise error from raised
             since = time.monotonic() if attempt == 1 else since
-            if isinstance(error, RegistryUnreachable) and _waited_for(assembly, since):
+            waiting = isinstance(error, RegistryUnreachable) and not _waited_for(assembly, since)
+            if not error.retryable or (attempt > _RETRIES and not waiting):
+                raise error from raised
+            if isinstance(error, RegistryUnreachable) and not waiting:
                 watch.warn("the registry stayed away: `unreadable` now decides about records whose schema is not known")
                 assembly.readers.given_up = True
                 assembly.read_anew()

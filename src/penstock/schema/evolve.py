@@ -2,6 +2,7 @@
 
 A table only ever gains columns. So the columns known so far stay, whatever the newest version says: a field it no
 longer has may be null from now on. With `add` the fields it has gained, and types it has widened, become columns too.
+Of Protobuf, fields that are messages or enums can not be kept: the newest file need not have their types.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def _avro(known: Any, newest: Any, *, add: bool) -> str:
         return json.dumps(newest if add else known)
     now = {field["name"] for field in newest["fields"]}
     if add:
-        left = [_optional(field) for field in known["fields"] if field["name"] not in now]
+        gone = [field for field in known["fields"] if field["name"] not in now]
+        left = [field if "default" in field else _optional(field) for field in gone]
         return json.dumps({**newest, "fields": [*newest["fields"], *left]})
     fields = [field if field["name"] in now or "default" in field else _optional(field) for field in known["fields"]]
     return json.dumps({**known, "fields": fields})

@@ -30,7 +30,9 @@ class FromRegistry(Format):
         None, description="Subject of the reader schema. Default: `<topic>-value`, for a key `<topic>-key`."
     )
     version: Annotated[int, Field(ge=1)] | Literal["latest"] = Field(
-        "latest", description="Version of the subject: pinned, or the newest one when the pipeline starts."
+        "latest",
+        description="Version of the subject: pinned, or the newest one, which is followed while the pipeline runs: "
+        "columns stay, and new ones come where a sink has `evolve: add-columns`.",
     )
     unreadable: Literal["dead-letter", "stop"] = Field(
         "dead-letter",

@@ -129,7 +129,7 @@ class KafkaSink:
         }
 
     def positions(self, _column: str) -> dict[tuple[str, int], list[int]] | None:
-        if not self.origin:
+        if not self.origin or not self.encoding.topics:
             return None
         there = admin.topics(self.config)
         found: dict[tuple[str, int], list[int]] = {}
