@@ -44,7 +44,8 @@ SINKS: dict[str, Callable[[Order], dict[str, Any]]] = {
 def spec(order: Order) -> dict[str, Any]:
     rules = [{"name": "positive", "rule": "amount > 0", "otherwise": "dead-letter"}]
     steps, view = [{"view": "settled", "sql": _FLAT if order.work.endswith("upsert") else _SETTLED}], "settled"
-    if order.work.endswith("-append") or order.work.startswith("kafka"):  # no SQL between: what steps leave out there, a rule leaves out here
+    # No SQL between: what steps leave out elsewhere, a rule leaves out here.
+    if order.work.endswith("-append") or order.work.startswith("kafka"):
         rules.append({"name": "void", "rule": "status <> 'VOID'", "otherwise": "drop"})
         steps, view = [], "payments"
     return {
