@@ -1,0 +1,116 @@
+"""Checks of replays: Spark runs a batch that it could not commit again, whatever the crash left behind.
+
+The moments, in the order of a batch: before the write; during it (a task that never gets all its rows, a task that is
+run again, a process killed with SIGKILL); after the write, when its result is lost; after the ledger entry, before
+Spark's commit.
+"""
+
+from __future__ import annotations
+
+from penstock.sink.contract import Written
+from penstock.testing import doomed
+from penstock.testing.mishap import Fails
+from penstock.testing.portion import Portion
+from penstock.testing.trial import Broken, Trial
+
+_MANY = 3_000  # rows of each input partition: more than the pipe between engine and worker keeps back
+
+
+def replay(trial: Trial) -> None:
+    """A batch that is written again leaves the place as it was, and the answer is the same."""
+    first, second, third = trial.numbered(), trial.numbered(), trial.numbered()
+    sink = trial.begin(first)
+    trial.write(sink, first, replay=True)
+    once = trial.write(sink, second, replay=False)
+    sink = trial.again(second, written=first)
+    _same(trial, trial.write(sink, second, replay=True), once)
+    trial.expect(first, second, when="after a batch was written again")
+    trial.write(sink, third, replay=False)
+    trial.expect(first, second, third, when="in the batch after a replay")
+
+
+def crash_before_write(trial: Trial) -> None:
+    """A batch that was planned, and of which nothing was written, is written by its replay."""
+    first = trial.numbered()
+    trial.begin(first)
+    trial.write(trial.again(first), first, replay=True)
+    trial.expect(first, when="after a crash before the write")
+
+
+def crash_during_write(trial: Trial) -> None:
+    """A write that fails halfway shows no reader a part of its batch, and the replay writes all of it."""
+    first = trial.numbered(_MANY)
+    trial.write_and_crash(trial.begin(first), first, Fails())
+    trial.seen_whole(first, "after a write that failed")
+    trial.write(trial.again(first), first, replay=True)
+    trial.expect(first, when="after the replay of a write that failed")
+
+
+def task_run_again(trial: Trial) -> None:
+    """A task that fails halfway and is run again by the engine leaves each of its rows once."""
+    first = trial.numbered(_MANY)
+    sink = trial.begin(first)
+    rows = trial.stumbling(first.frame(trial.spark), Fails(attempts=1))
+    try:
+        sink.write(trial.batch(first), rows, replay=True)
+    except Exception:  # an engine that gives a task one attempt only: the batch is run again
+        trial.write(trial.again(first), first, replay=True)
+    trial.expect(first, when="after a task was run again")
+
+
+def crash_after_write(trial: Trial) -> None:
+    """A write whose result nobody got, and that no ledger knows of, is found by the replay."""
+    first = trial.numbered()
+    once = trial.write(trial.begin(first), first, replay=True)
+    _same(trial, trial.write(trial.again(first), first, replay=True), once)
+    trial.expect(first, when="after a crash between write and ledger")
+
+
+def crash_before_commit(trial: Trial) -> None:
+    """A batch that is in the ledger, and that Spark did not commit, is found by the replay."""
+    first = trial.numbered()
+    once = trial.write(trial.begin(first), first, replay=True)
+    _same(trial, trial.write(trial.again(first, written=first), first, replay=True), once)
+    trial.expect(first, when="after a crash between ledger and commit")
+
+
+def killed(trial: Trial) -> None:
+    """A process that is killed while it writes, halfway or near the end, leaves what its replay makes one batch of."""
+    victim = Victim(trial)
+    for moment in doomed.MOMENTS:
+        doomed.kill([victim.next()], trial.spark, moment)
+        victim.survives(moment)
+
+
+class Victim:
+    """A pipeline whose next batch is written by a process that dies. Several can die in one process: `doomed.kill`."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+        self.done: list[Portion] = []
+        first = trial.numbered()
+        trial.write(trial.begin(first), first, replay=True)
+        self.done.append(first)
+
+    def next(self) -> doomed.Doomed:
+        portion = self.trial.numbered(_MANY)
+        self.done.append(portion)
+        return doomed.Doomed(self.trial.subject, self.trial.pipeline, self.trial.query, self.done[-2], portion)
+
+    def survives(self, moment: str) -> None:
+        """After the kill: no part of the batch is seen, and its replay makes it whole."""
+        *before, portion = self.done
+        when = f"after the process was killed {moment}"
+        self.trial.seen_whole(portion, when)
+        self.trial.write(self.trial.again(portion, written=before[-1]), portion, replay=True)
+        self.trial.expect(*self.done, when=f"{when} and the batch was written again")
+
+
+def _same(trial: Trial, now: Written, once: Written) -> None:
+    """Or the replay's ledger entry and its dead letters would be others."""
+    if trial.exactly_once and (now.rows, now.superseded, set(now.rejected)) != (
+        once.rows,
+        once.superseded,
+        set(once.rejected),
+    ):
+        raise Broken(f"a replay says of the batch what the first write said: {once}", now)

@@ -1,0 +1,121 @@
+"""K1: every sink is held to one suite, and a sink that is broken on purpose fails it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import SkipTest
+
+import psycopg
+import pytest
+from tests import sink_subjects as own
+from tests.broken_sinks import BROKEN, Files, FileSink
+
+from penstock.kafka import admin
+from penstock.kafka.connection import connect_to
+from penstock.local.broker import Cluster
+from penstock.local.postgres import LocalPostgres
+from penstock.spec.model import TopicSettings
+from penstock.testing import doomed
+from penstock.testing.conformance import CHECKS, PARTITIONS, TOPIC, Broken, Check, Subject, Traits, check_called
+from penstock.testing.crashing import Victim
+from penstock.testing.trial import Trial
+
+Make = Callable[[str], Subject]
+SINKS = [
+    "delta",
+    "delta-upsert",
+    "parquet",
+    "iceberg",
+    "iceberg-upsert",
+    "postgres",
+    "postgres-upsert",
+    "kafka-exactly-once-by-partition",
+    "kafka-exactly-once-by-batch",
+    "kafka-at-least-once",
+]
+KILLED = check_called("killed")
+
+
+@pytest.fixture
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    """A subject of one of the kinds, over a place of its own."""
+
+    def new_topic() -> tuple[str, str]:
+        kafka: Cluster = request.getfixturevalue("kafka")
+        topic = f"out-{uuid.uuid4().hex[:8]}"
+        wanted = {topic: TopicSettings(partitions=1), TOPIC: TopicSettings(partitions=PARTITIONS)}
+        admin.create_missing(connect_to(kafka.bootstrap), wanted)
+        return kafka.bootstrap, topic
+
+    def new_schema() -> tuple[str, str]:
+        postgres: LocalPostgres = request.getfixturevalue("postgres")
+        schema = f"s{uuid.uuid4().hex[:8]}"
+        with psycopg.connect(postgres.url, autocommit=True) as connection:
+            connection.execute(f"create schema {schema}")
+        return postgres.url, schema
+
+    def made(kind: str) -> Subject:
+        place = tmp_path / uuid.uuid4().hex[:8]
+        name, _, how = kind.partition("-")
+        match name:
+            case "delta":
+                return own.Delta(place, how == "upsert")
+            case "parquet":
+                return own.Parquet(place)
+            case "iceberg":
+                return own.Iceberg(place, how == "upsert")
+            case "postgres":
+                return own.Postgres(*new_schema(), how == "upsert")
+            case "kafka":
+                return own.Kafka(*new_topic(), how)
+        raise AssertionError(kind)
+
+    return made
+
+
+@pytest.mark.parametrize("check", [check for check in CHECKS if check is not KILLED], ids=str)
+@pytest.mark.parametrize("kind", SINKS)
+def test_sink_keeps_the_contract(kind: str, check: Check, make: Make, spark: Any) -> None:
+    check(make(kind), spark)
+
+
+def test_process_that_writes_to_every_sink_is_killed(make: Make, spark: Any) -> None:
+    """What check `killed` does to one sink, to all of them in one process: a JVM is slow to start."""
+    victims = {kind: Victim(Trial(make(kind), spark)) for kind in SINKS}
+    for moment in doomed.MOMENTS:
+        doomed.kill([victim.next() for victim in victims.values()], spark, moment)
+        for victim in victims.values():
+            victim.survives(moment)
+
+
+@pytest.mark.parametrize("check", [check for check in CHECKS if check is not KILLED], ids=str)
+def test_sink_of_the_manual_keeps_the_contract(check: Check, spark: Any, tmp_path: Path) -> None:
+    check(Files(tmp_path), spark)
+
+
+@pytest.mark.parametrize(("kind", "name"), BROKEN.items(), ids=lambda value: getattr(value, "__name__", value))
+def test_broken_sink_is_caught(kind: type[FileSink], name: str, spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(Broken) as broken:
+        check_called(name)(Files(tmp_path, kind), spark)
+    assert broken.value.check == name
+    assert str(broken.value).startswith(f"{name}: the contract demands: ")
+
+
+def test_commit_before_the_write_is_caught_when_the_process_is_killed(spark: Any, tmp_path: Path) -> None:
+    from tests.broken_sinks import CommitsFirst
+
+    with pytest.raises(Broken, match=r"nothing is lost|succeeds"):
+        KILLED(Files(tmp_path, CommitsFirst), spark)
+
+
+def test_excuse_is_shown_and_a_replay_cannot_be_excused(spark: Any, tmp_path: Path) -> None:
+    why = "it takes them all"
+    with pytest.raises(SkipTest, match=why):
+        check_called("rejected-row")(Files(tmp_path, traits=Traits(excused={"rejected-row": why})), spark)
+    with pytest.raises(ValueError, match="no check can be excused that is called replay"):
+        check_called("replay")(Files(tmp_path, traits=Traits(excused={"replay": "it is slow"})), spark)
+    with pytest.raises(Broken, match="declares what it refuses"):
+        check_called("rejected-row")(Files(tmp_path, traits=Traits()), spark)
