@@ -64,10 +64,23 @@ class Place:
 def prepare(how: AnyFormat, at: Place) -> Prepared:
     """Called once per start and once per change of a schema. Raises SpecInvalid for a schema that cannot be a view."""
     made = _prepared(how, at)
-    taken = [member.name for member in made.struct.members if member.name.lower() in OWN]
-    if taken:
-        raise _unusable(at, f"'{taken[0]}' is Penstock's own column")
+    why = _no_columns([member.name for member in made.struct.members])
+    if why:
+        raise _unusable(at, why)
     return made
+
+
+def _no_columns(names: list[str]) -> str:
+    """Why fields of these names cannot be the columns of a view; empty when they can."""
+    lowered = [name.lower() for name in names]  # as SQL tells names apart
+    for name in names:
+        if name.lower() in OWN:
+            return f"'{name}' is Penstock's own column"
+        if not name or not name.isprintable() or {'"', "\\"} & set(name):
+            return f"{name!r} cannot be the name of a column"
+        if lowered.count(name.lower()) > 1:
+            return f"two fields are called '{name}', if upper and lower case do not count"
+    return "" if names else "it has no fields"
 
 
 def _prepared(how: AnyFormat, at: Place) -> Prepared:

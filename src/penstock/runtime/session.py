@@ -62,6 +62,8 @@ def settings(groups: Iterable[str], master: str = "local[*]") -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.metricsEnabled": "false",
+        # Spark's default is a form long deprecated, in which readers lose times before 1677 and after 2262.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.speculation": "false",  # two attempts at one task would fence each other in Kafka
     }
     if master.startswith("local"):

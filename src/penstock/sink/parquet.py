@@ -31,7 +31,6 @@ from penstock.record import Batch, Known
 from penstock.sink import held
 from penstock.sink.columns import misfit, require_columns
 from penstock.sink.contract import Incoming, Written, read_through
-from penstock.sink.engine import configured
 from penstock.sink.parquet_files import positions_in, rows_in
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ COLUMN = "batch"  # what readers that understand `name=value` directories see as
 _NAME = re.compile(rf"{COLUMN}=(\d+)-(.+)-([^-]+)")
 _HIDDEN = (".", "_")  # how names begin that readers leave out
 _ABANDONED_S = 7 * 24 * 3600  # no batch takes that long: what another query staged by then, it will never publish
-_TIMESTAMPS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}  # Spark's default is a form long deprecated
 _SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"  # where Spark puts the columns in a file
 
 
@@ -112,8 +110,7 @@ class ParquetSink:
         if self.partition_by:
             writer = writer.partitionBy(*self.partition_by)
         try:
-            with configured(rows.sparkSession, _TIMESTAMPS):
-                writer.parquet(str(staged.absolute()))
+            writer.parquet(str(staged.absolute()))
             self._publish(staged, place)
         except AnalysisException as error:
             raise SinkFailed(
