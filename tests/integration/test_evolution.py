@@ -137,8 +137,11 @@ def test_without_evolve_columns_stay_and_what_is_new_is_reported(orders: Orders,
     ]
     assert orders.rows(spark) == expected
     assert any("has gained added: ignored" in text for text in heard.warnings), heard.warnings
+    assert any("no longer has gone" in text for text in heard.warnings), heard.warnings
     orders.send(v2, {"id": 4, "count": 4, "added": "d"})
-    orders.payments.run()  # a new start does not change the columns either
+    again = Heard()
+    orders.payments.run(watch=again)  # a new start does not change the columns either
+    assert again.warnings == []
     assert orders.rows(spark) == [*expected, {"id": 4, "count": 4, "gone": None}]
     assert orders.payments.dead() == []
 
@@ -147,7 +150,9 @@ def test_without_evolve_a_widened_type_is_a_dead_letter_and_not_misread(orders: 
     orders.send(orders.avro(V1), {"id": 1, "count": 1, "gone": "a"})
     orders.payments.run()
     orders.send(orders.avro(V2), {"id": 2, "count": 3_000_000_000, "added": "b"})
-    orders.payments.run()
+    heard = Heard()
+    orders.payments.run(watch=heard)
+    assert any("has gained added: ignored" in text for text in heard.warnings), heard.warnings  # while it was stopped
     assert [row["id"] for row in orders.rows(spark)] == [1]
     (dead,) = orders.payments.dead()
     assert dead.error_class == "incompatible-schema"

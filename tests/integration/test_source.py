@@ -10,8 +10,8 @@ import pytest
 from tests.payments import Heard, Payments, good, judge
 
 from penstock.checkpoint.ledger import Entry, Ledger
-from penstock.errors import OffsetsVanished, StartNotThere, TopicRecreated
-from penstock.kafka import connection
+from penstock.errors import BadArgument, OffsetsVanished, StartNotThere, TopicRecreated
+from penstock.kafka import admin, connection
 from penstock.runtime import backfill, build, supervise
 from penstock.runtime.verify import verify
 
@@ -290,3 +290,26 @@ def _records_in(payments: Payments, topic: str) -> int:
     from penstock.kafka.consume import visible
 
     return sum(1 for _ in visible(payments.config, topic, 1))
+
+
+def test_a_backfill_reads_the_partitions_that_are_named_and_refuses_those_that_are_not_there(
+    payments: Payments,
+) -> None:
+    for number in range(6):
+        payments.send(good(number), key=str(number).encode())
+    ends = {p: high for (_, p), (_, high) in admin.watermarks(payments.config, {payments.topic: 3}).items()}
+    there = max(ends, key=lambda p: ends[p])
+    backfill.run(payments.pipeline, backfill.Range(f"{payments.topic}:{there}=0", "latest"))
+    assert {partition for _, partition, _ in payments.places()} == {there}
+    assert sum(payments.places().values()) == ends[there]
+    with pytest.raises(StartNotThere, match="which is not read"):
+        backfill.run(payments.pipeline, backfill.Range(f"{payments.topic}:9=0", "latest"), "no-such-partition")
+    wrong = backfill.Range(f"{payments.topic}:{there}=1", f"{payments.topic}:{there}=0")
+    with pytest.raises(BadArgument, match="ends before it begins"):
+        backfill.run(payments.pipeline, wrong, "backwards")
+
+
+def test_a_start_for_a_partition_that_is_not_read_is_refused(payments: Payments) -> None:
+    payments.spec["source"]["start"] = {"offsets": {payments.topic: {9: 0}}}
+    with pytest.raises(StartNotThere, match=f"{payments.topic}-9"):
+        payments.run()

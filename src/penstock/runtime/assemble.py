@@ -177,11 +177,12 @@ class Assembly:
         before anything is read."""
         sources = source_views(self.inlets, spark.createDataFrame([], _RAW))
         made = views(sources, self.pipeline.transform)
+        told = []
         for outlet in self.outlets:
             rows = outlet.rows(made)
-            incoming = Incoming(outlet.view, rows.schema, _apart(self.pipeline, rows, sources.values()))
-            outlet.sink.suits(incoming)
-        self.way = shortcut(self.pipeline, self.inlets, self.outlets, incoming)
+            told.append(Incoming(outlet.view, rows.schema, _apart(self.pipeline, rows, sources.values())))
+            outlet.sink.suits(told[-1])
+        self.way = shortcut(self.pipeline, self.inlets, self.outlets, told[0]) if told else None
 
     def _over(self, raw: DataFrame) -> dict[str, str | None]:
         """The source view of which a sink gets every row but those that steps leave out; None where steps do more.

@@ -94,10 +94,20 @@ def _resolved(pipeline: Pipeline, wanted: Range) -> tuple[Positions, list[Positi
     topics = subscribe(config, pipeline.source).topics
     partitions = start.partitions_of(pipeline.source, topics)
     marks = admin.watermarks(config, {name: facts.partitions for name, facts in topics.items()})
-    first = start.resolve(config, _position(wanted.first, "earliest"), partitions)
-    last = start.resolve(config, _position(wanted.end, "latest"), partitions)
-    at = {where: _within(marks[where], offset, where) for where, offset in first.items()}
-    end = {where: max(_within(marks[where], offset, where), at[where]) for where, offset in last.items()}
+    begins, ends = _position(wanted.first, "earliest"), _position(wanted.end, "latest")
+    named = begins.places() | ends.places()  # where partitions are named, no others are read
+    first = start.resolve(config, begins, partitions)
+    last = start.resolve(config, ends, partitions)
+    at = {where: _within(marks[where], offset, where) for where, offset in first.items() if not named or where in named}
+    end = {where: _within(marks[where], last[where], where) for where in at}
+    for where in sorted(begins.places() & ends.places()):
+        if end[where] < at[where]:
+            raise BadArgument(
+                f"the range of {where[0]}-{where[1]} ends before it begins",
+                cause=f"it begins at offset {at[where]} and ends at {end[where]}",
+                next_command="give --to an offset that is not below --from",
+            )
+    end = {where: max(offset, at[where]) for where, offset in end.items()}
     return at, list(_cut(at, end, pipeline.rate.max_offsets))
 
 

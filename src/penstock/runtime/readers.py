@@ -35,8 +35,16 @@ class Readers:
         self.registry, self._file, self._add = registry, directory / _FILE, add
         self._known = self._stored()
         self._followed: dict[str, _Followed] = {}
-        self.report: Callable[[str], None] = lambda _text: None
+        self.said: list[str] = []  # until somebody listens
+        self.report: Callable[[str], None] = self.said.append
         self.given_up = False  # the registry was away for too long: records of unknown schemas no longer wait for it
+
+    def heard_by(self, report: Callable[[str], None]) -> None:
+        """Tell what was found so far, and from now on."""
+        self.report = report
+        for text in self.said:
+            report(text)
+        self.said.clear()
 
     def schema(self, subject: str, version: int | str, message: str | None) -> RegisteredSchema:
         """The schema to read with; from here on a `latest` one is followed."""
@@ -79,6 +87,15 @@ class Readers:
     def _follow(self, subject: str, followed: _Followed, newest: RegisteredSchema) -> bool:
         new = gained(followed.reader, newest, followed.message)
         reader = merged(followed.reader, newest, add=self._add, message=followed.message)
+        if newest.id != followed.newest:
+            self._tell(subject, new, gained(newest, followed.reader, followed.message))
+        changed = reader.text != followed.reader.text
+        followed.newest, followed.reader = newest.id, replace(reader, id=newest.id)
+        return changed
+
+    def _tell(self, subject: str, new: list[str], gone: list[str]) -> None:
+        if gone:
+            self.report(f"'{subject}' no longer has {', '.join(gone)}: null, or its default, in new records")
         if new and self._add:
             self.report(f"'{subject}' has gained {', '.join(new)}: added to the view")
         elif new:
@@ -86,9 +103,6 @@ class Readers:
                 f"'{subject}' has gained {', '.join(new)}: ignored; to have them in a table, set `evolve: add-columns` "
                 "of its sink"
             )
-        changed = reader.text != followed.reader.text
-        followed.newest, followed.reader = newest.id, replace(reader, id=newest.id)
-        return changed
 
     def _stored(self) -> dict[str, RegisteredSchema]:
         try:

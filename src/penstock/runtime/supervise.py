@@ -78,7 +78,7 @@ def run(
     with home.held():
         guard.check(home, pipeline.name, frozenset(accept))
         assembly = build.assembly(pipeline, accepted=accept)
-        assembly.readers.report = watch.warn
+        assembly.readers.heard_by(watch.warn)
         subscription = subscribed(pipeline, assembly, watch)
         prepare(assembly, frozenset(accept))
         report_ignored_start(pipeline, assembly, watch)

@@ -33,6 +33,13 @@ def partitions_of(source: Source, topics: Mapping[str, TopicFacts]) -> list[tupl
 
 def resolve(config: Config, start: StartAt, partitions: list[tuple[str, int]]) -> Positions:
     """A position for every partition; -2 and -1 stand for the first offset and the end."""
+    strange = sorted(start.places() - set(partitions))
+    if strange:
+        raise StartNotThere(
+            "a position is given for " + ", ".join(f"{t}-{p}" for t, p in strange[:10]) + ", which is not read",
+            cause="read are " + (", ".join(f"{t}-{p}" for t, p in partitions[:20]) or "no partitions"),
+            next_command="correct the partition",
+        )
     otherwise = _MARKER[start.others]
     if start.offsets is not None:
         given = start.offsets

@@ -81,5 +81,11 @@ class StartAt(Part):
         given = self.offsets if self.offsets is not None else self.timestamp
         return set(given) if isinstance(given, dict) else set()
 
+    def places(self) -> set[tuple[str, int]]:
+        """Partitions that are named."""
+        given = self.offsets if self.offsets is not None else self.timestamp
+        by_topic = given.items() if isinstance(given, dict) else ()
+        return {(topic, p) for topic, parts in by_topic if isinstance(parts, dict) for p in parts}
+
 
 Start = Literal["earliest", "latest"] | StartAt
