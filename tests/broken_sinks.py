@@ -71,7 +71,10 @@ class FileSink:
     def _written(self, place: Path) -> Written:
         found = pq.read_metadata(place)
         refused = json.loads(found.metadata[b"rejected"])
-        return Written(found.num_rows, rejected=tuple(Rejected(*at, _WHY) for at in refused))
+        return Written(
+            found.num_rows,
+            rejected=tuple(Rejected(topic, partition, offset, _WHY) for topic, partition, offset in refused),
+        )
 
     def positions(self, column: str) -> dict[tuple[str, int], list[int]] | None:
         if column != KAFKA:
@@ -137,8 +140,7 @@ class CommitsFirst(FileSink):
         mark = self.path / f".{batch.query}.{batch.id}.done"
         place = self.path / f"{batch.pipeline}.{batch.query}.{batch.id}.parquet"
         if replay and mark.exists():
-            read_through(rows)
-            return self._written(place) if place.exists() else Written(rows.count())
+            return Written(rows.count())
         mark.touch()
         self._publish(rows.toArrow(), place)
         return self._written(place)
@@ -240,19 +242,19 @@ class PromisesNothing(FileSink):
     guarantee: str = "fast and reliable"
 
 
-# Which check catches it.
-BROKEN: dict[type[FileSink], str] = {
-    NotIdempotent: "replay",
-    CommitsFirst: "crash-during-write",
-    WritesInParts: "large-batch",
-    ForgetsRejected: "rejected-row",
-    CountsWhatItForgot: "rejected-row",
-    LiesAboutCounts: "first-write",
-    ReadsTwice: "first-write",
-    DoesNotRead: "replay",
-    ForgetsTheQuery: "another-query",
-    TrustsThePlace: "lost-batches",
-    LooksThenWrites: "two-attempts-at-once",
-    CutsTime: "every-type",
-    PromisesNothing: "guarantee",
+# Which check catches it, and by which demand.
+BROKEN: dict[type[FileSink], tuple[str, str]] = {
+    NotIdempotent: ("replay", "no row is there twice"),
+    CommitsFirst: ("crash-during-write", "nothing is lost"),
+    WritesInParts: ("large-batch", "a reader sees all of a batch or nothing of it"),
+    ForgetsRejected: ("rejected-row", "accounts for every row"),
+    CountsWhatItForgot: ("rejected-row", "so that it becomes a dead letter"),
+    LiesAboutCounts: ("first-write", "accounts for every row"),
+    ReadsTwice: ("first-write", "exactly once"),
+    DoesNotRead: ("replay", "exactly once"),
+    ForgetsTheQuery: ("another-query", "refuses a new checkpoint"),
+    TrustsThePlace: ("lost-batches", "where a batch of the ledger is missing"),
+    LooksThenWrites: ("two-attempts-at-once", "no row twice"),
+    CutsTime: ("every-type", "column a_timestamp of row 1 is"),
+    PromisesNothing: ("guarantee", "begins with 'exactly-once' or 'at-least-once'"),
 }

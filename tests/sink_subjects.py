@@ -124,7 +124,7 @@ class Postgres:
     def rows(self) -> Rows:
         with psycopg.connect(self.url, row_factory=dict_row) as connection:
             try:
-                return connection.execute(f"select * from {self.schema}.things").fetchall()  # type: ignore[arg-type]
+                return connection.execute(f"select * from {self.schema}.things").fetchall()
             except psycopg.errors.UndefinedTable:
                 return []
 
@@ -171,15 +171,15 @@ class Kafka:
         """Up to where a reader of committed records gets now: before the first transaction that is open."""
         settings = {"group.id": "judge", "isolation.level": "read_committed", "enable.auto.commit": False}
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "enable.partition.eof": True, **settings})
-        found = []
+        found: list[dict[str, Any]] = []
         try:
             consumer.assign([TopicPartition(self.topic, 0, OFFSET_BEGINNING)])
             while True:
                 for message in consumer.consume(10_000, 0.1):
-                    if message.error():
-                        assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                    if error := message.error():
+                        assert error.code() == KafkaError._PARTITION_EOF, error
                         return found
-                    found.append(json.loads(message.key()) | _json(message.value()))
+                    found.append(_json(message.key()) | _json(message.value()))
         finally:
             consumer.close()
 

@@ -29,9 +29,8 @@ def rejected_row(trial: Trial) -> None:
     """A row that the sink cannot take is named by its offset, now and in a replay, and the others are held."""
     bad = trial.subject.traits.refuses or ({"id": None} if trial.subject.traits.upserts else {})
     require(bool(bad), "a sink declares what it refuses, or why it refuses nothing (`excused`)", trial.subject.traits)
-    _rejects(
-        trial, trial.listed(PLAIN, [_row(1), _row(2), {**_row(3), **bad}, _row(4)]), 2, "the first write", "a replay"
-    )
+    portion = trial.listed(PLAIN, [_row(1), _row(2), {**_row(3), **bad}, _row(4)])
+    _rejects(trial, portion, 2, "the first write", "a replay")
 
 
 def deletes(trial: Trial) -> None:
