@@ -78,6 +78,7 @@ class Assembly:
         topics = self.topics.facts(r.topic for r in ranges)
         if self.readers.refresh():
             self.read_anew()
+        if self.way is None:
             self.settle(raw.sparkSession)
         spanned = sum(map(len, ranges))
         locate = spanned <= _LOCATED
@@ -169,8 +170,8 @@ class Assembly:
         return f"through the engine: {self.way}"
 
     def read_anew(self) -> None:
-        """Make the inlets of the reader schemas of now."""
-        self.inlets, self.over = self.make_inlets(), None
+        """Make the inlets of the reader schemas of now; what follows from them is settled by the next batch."""
+        self.inlets, self.over, self.way = self.make_inlets(), None, None
 
     def settle(self, spark: SparkSession) -> None:
         """Resolve every rule and every step over no rows, and tell the sinks what they will get: what is wrong shows
