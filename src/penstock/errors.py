@@ -48,6 +48,7 @@ Prose may change between releases; codes and exit statuses do not.
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 
@@ -74,6 +75,11 @@ class PenstockError(Exception):
         self.cause = cause
         self.next_command = next_command
         self.facts = facts or {}
+
+    def naming(self, file: object) -> None:
+        """Put the spec's path where the next command only says FILE."""
+        if self.next_command:
+            self.next_command = re.sub(r"\bFILE\b", lambda _: str(file), self.next_command)
 
     def as_dict(self) -> dict[str, object]:
         """What `--json` prints, and what tests compare."""

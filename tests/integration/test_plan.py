@@ -308,6 +308,33 @@ def test_schema_that_a_run_would_register_is_compared_and_not_registered(
     assert codes(planned(expect=3)) == ["subject-missing", "topic-missing"]
 
 
+def test_every_subject_that_is_missing_is_named_and_a_registry_that_is_away_is_said(
+    payments: Payments, registry: LocalRegistry, planned: Planned
+) -> None:
+    payments.create(f"{payments.topic}-b")
+    payments.spec["registry"] = {"url": registry.url, "timeout": "500ms"}
+    topics = payments.spec["source"]["topics"]
+    payments.spec["contract"], payments.spec["transform"] = {}, []
+    payments.spec["sinks"]["lake"] = {"from": "payments", "delta": {"path": "lake"}}
+    topics[payments.topic]["value"] = {"format": "avro"}
+    topics[f"{payments.topic}-b"] = {"value": {"format": "avro"}, "view": "b"}
+    missing = [problem["what"] for problem in planned(expect=3)["problems"] if problem["code"] == "subject-missing"]
+    assert [f"{payments.topic}-value" in missing[0], f"{payments.topic}-b-value" in missing[1]] == [True, True]
+    with SchemaRegistry(RegistrySettings(registry.url)) as client:
+        record = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}'
+        for topic in (payments.topic, f"{payments.topic}-b"):
+            client.register(f"{topic}-value", "AVRO", record)
+    payments.run()  # which writes the schemas down
+    registry.pause()
+    try:
+        done = CliRunner().invoke(app, ["plan", str(payments.file), "--json"], catch_exceptions=False)
+    finally:
+        registry.resume()
+    found = json.loads(done.stdout)
+    assert found["could_start"], found
+    assert any("the schema registry cannot be reached" in each for each in found["unchecked"]), found["unchecked"]
+
+
 def test_command_in_a_process_of_its_own_prints_a_page_and_leaves_no_file(payments: Payments) -> None:
     payments.send(good(1))
     file, before = str(payments.file), everything(payments)

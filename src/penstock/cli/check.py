@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,7 +28,7 @@ def check(
     """
     from penstock.spec.load import read
 
-    results = [(file, *read(file)) for file in files]
+    results = [_with_schema_files(file, *read(file)) for file in files]
     mistakes = [mistake for _, _, found in results for mistake in found]
     errors = sum(mistake.level == "error" for mistake in mistakes)
     data = {
@@ -50,6 +50,33 @@ def check(
     output.emit(data, as_json, human)
     if errors:
         raise typer.Exit(2)
+
+
+def _with_schema_files(
+    file: Path, pipeline: Pipeline | None, found: list[Mistake]
+) -> tuple[Path, Pipeline | None, list[Mistake]]:
+    """Also what is in the .avsc and .proto files that a sound spec names."""
+    formats: dict[tuple[str, ...], Any] = {}
+    if pipeline is not None:
+        formats |= pipeline.source.formats()
+        for name, sink in pipeline.sinks.items():
+            formats |= sink.formats(name)
+    named = {at: how for at, how in formats.items() if how.format in ("avro", "protobuf") and how.schema_ and pipeline}
+    if not named or pipeline is None:
+        return file, pipeline, found
+    from penstock.schema.file import fault
+    from penstock.spec import lines
+    from penstock.spec.mistake import Mistake, dotted
+
+    document, wrong = lines.parse(file.read_text(), str(file)), []
+    for at, how in named.items():
+        why = fault(pipeline.base, how.schema_, how.format, getattr(how, "message", None))
+        if why is not None:
+            path = (*at, "schema")
+            spot = document.value_spot(path)
+            message = f"the schema file '{how.schema_}' cannot be used: {why}"
+            wrong.append(Mistake(str(file), spot.line, spot.column, dotted(path), "schema-unusable", message))
+    return file, None if wrong else pipeline, found + wrong
 
 
 def _file(file: Path, pipeline: Pipeline | None, found: list[Mistake]) -> dict[str, object]:

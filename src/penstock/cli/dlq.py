@@ -15,25 +15,35 @@ from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
 
+Group = tuple[str, str, str, str]
+_SHOWN = 5  # schema ids; --json has them all
+
 dlq = typer.Typer(help="Look at dead letters.")
 app.add_typer(dlq, name="dlq")
 
 
 @dlq.command()
 def stats(file: Annotated[Path, typer.Argument(help="The pipeline's spec.")], as_json: AsJson = False) -> None:
-    """Dead letters grouped by stage, error class and reason, with one sample each."""
+    """Dead letters grouped by topic, stage, error class and reason, with one sample each."""
     from penstock.runtime import build
     from penstock.spec.load import load
 
-    count: Counter[tuple[str, str, str]] = Counter()
-    sample: dict[tuple[str, str, str], str] = {}
+    count: Counter[Group] = Counter()
+    sample: dict[Group, str] = {}
+    schemas: dict[Group, set[int]] = {}
     for letter in build.dead_letters(load(file)).read():
-        group = (letter.stage, letter.error_class, pattern(letter.reason))
+        group = (letter.topic, letter.stage, letter.error_class, pattern(letter.reason))
         count[group] += 1
+        schemas.setdefault(group, set()).update([letter.schema_id] if letter.schema_id is not None else [])
         sample.setdefault(group, f"{letter.topic}-{letter.partition} offset {letter.offset}: {letter.reason}")
     groups: list[dict[str, Any]] = [
-        {"stage": stage, "class": kind, "reason": reason, "count": n, "sample": sample[stage, kind, reason]}
-        for (stage, kind, reason), n in count.most_common()
+        {
+            **dict(zip(("topic", "stage", "class", "reason"), group, strict=True)),
+            "schema_ids": sorted(schemas[group]),
+            "count": n,
+            "sample": sample[group],
+        }
+        for group, n in count.most_common()
     ]
     total = sum(count.values())
     output.emit({"total": total, "groups": groups}, as_json, lambda: _print(groups, total))
@@ -52,7 +62,11 @@ def pattern(reason: str) -> str:
 def _print(groups: list[dict[str, Any]], total: int) -> None:
     output.say(f"{total:,} dead letters")
     for group in groups:
-        output.say(f"{group['count']:>8,}  {group['stage']:<9} {group['class']:<14} {output.clean(group['reason'])}")
+        ids = ", ".join(map(str, group["schema_ids"][:_SHOWN])) + ", …" * (len(group["schema_ids"]) > _SHOWN)
+        where = output.clean(group["topic"]) + (f" (schema {ids})" if ids else "")
+        output.say(
+            f"{group['count']:>8,}  {where}: {group['stage']}, {group['class']}: {output.clean(group['reason'])}"
+        )
         output.say(f"{'':>10}e.g. {_fitting(output.clean(group['sample']))}")
 
 

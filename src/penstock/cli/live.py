@@ -50,6 +50,7 @@ class Display(Watch):
         who looks on should know at once.
         """
         from penstock.kafka import admin, connection
+        from penstock.source.start import partitions_of
         from penstock.source.subscription import subscribe
 
         config, away = connection.client_config(pipeline), False
@@ -57,7 +58,8 @@ class Display(Watch):
             try:
                 topics = subscribe(config, pipeline.source).topics
                 marks = admin.watermarks(config, {name: facts.partitions for name, facts in topics.items()})
-                self.progress.ends_are({partition: high for partition, (_, high) in marks.items()})
+                read = [where for where in partitions_of(pipeline.source, topics) if where in marks]
+                self.progress.ends_are({where: marks[where][1] for where in read})
                 if away:
                     self.warn("Kafka answers again")
                 away = False

@@ -75,6 +75,9 @@ def main() -> None:
 def _end(error: PenstockError) -> None:
     if os.environ.get("PENSTOCK_DEBUG"):
         traceback.print_exc()
+    for word in sys.argv[1:]:
+        if word.endswith((".yaml", ".yml")):
+            error.naming(word)
     output.report(error, as_json="--json" in sys.argv)
     sys.exit(error.exit_status)
 

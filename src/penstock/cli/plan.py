@@ -47,6 +47,8 @@ def plan(
     from penstock.spec.load import load
 
     made = make(load(file), accept or ())
+    for problem in made.problems:
+        problem.naming(file)
     output.emit(document(made), as_json, lambda: show(made, file))
     if made.problems:
         raise typer.Exit(made.problems[0].exit_status)

@@ -69,7 +69,10 @@ def show(
 ) -> None:
     """Print a schema, by its id or as a version of a subject, with what it refers to."""
     if (subject is None) == (schema_id is None) or (schema_id is not None and version is not None):
-        raise BadArgument("a schema is named by --id, or by --subject and perhaps --version")
+        raise BadArgument(
+            "a schema is named by --id, or by --subject and perhaps --version",
+            next_command=f"penstock registry ls {file}",
+        )
     with _open(file) as client:
         where: dict[str, Any] = {}
         if subject is not None:
@@ -203,7 +206,10 @@ def _references(client: SchemaRegistry, given: list[str] | None) -> list[Referen
         if not (colon and number.isdigit()):
             subject, number = target, ""
         if not (name and subject):
-            raise BadArgument(f"'{each}' is not NAME=SUBJECT or NAME=SUBJECT:VERSION")
+            raise BadArgument(
+                f"'{each}' is not NAME=SUBJECT or NAME=SUBJECT:VERSION",
+                next_command="penstock registry ls FILE lists the subjects",
+            )
         version = int(number) if number else client.versions(subject)[-1]
         found.append(Reference(name, subject, version))
     return found
@@ -215,4 +221,8 @@ def _mode(text: str) -> Mode:
     for known in MODES:
         if known == text.upper():
             return known
-    raise BadArgument(f"there is no mode '{text}'", cause=f"the modes are {', '.join(MODES)}")
+    raise BadArgument(
+        f"there is no mode '{text}'",
+        cause=f"the modes are {', '.join(MODES)}",
+        next_command="penstock registry mode FILE shows the one that is set",
+    )

@@ -15,9 +15,10 @@ from penstock.decode.json import JsonDecoder
 from penstock.decode.protobuf.decoder import ProtobufDecoder
 from penstock.decode.text import BytesDecoder, StringDecoder
 from penstock.decode.wire import WithHeader
-from penstock.errors import SpecInvalid, SpecUnreadable
+from penstock.errors import SpecInvalid
 from penstock.kafka.schema import Lookup, RegisteredSchema
 from penstock.record import DELETED, ERROR, KAFKA, KEY, RULE
+from penstock.schema.file import message_of, path_of, text_of
 from penstock.schema.json_schema import JsonSchemaMistake, struct_of_json_schema
 from penstock.schema.protobuf import message as protobuf_schema
 from penstock.schema.protobuf.shape import struct_of as protobuf_struct
@@ -32,7 +33,6 @@ from penstock.spec.formats import (
     StringFormat,
 )
 from penstock.spec.load import declared
-from penstock.spec.references import resolve
 from penstock.spec.types import Member, Scalar, Struct
 
 OWN = (KAFKA, KEY, DELETED, ERROR, RULE)
@@ -66,7 +66,7 @@ def prepare(how: AnyFormat, at: Place) -> Prepared:
     made = _prepared(how, at)
     why = _no_columns([member.name for member in made.struct.members])
     if why:
-        raise _unusable(at, why)
+        raise _unusable(how, at, why)
     return made
 
 
@@ -95,7 +95,7 @@ def _prepared(how: AnyFormat, at: Place) -> Prepared:
         case ProtobufFormat():
             return _protobuf(how, at)
         case CsvFormat():
-            struct = declared(at.base, how.schema_).struct()
+            struct = declared(at.base, how.schema_, flat=True).struct()
             return Prepared(struct, partial(CsvDecoder, struct, how.delimiter))
         case StringFormat():
             return Prepared(Struct((Member(ONLY, Scalar("string"), required=True),)), StringDecoder)
@@ -109,16 +109,16 @@ def _json_of_registry(how: JsonFormat, at: Place) -> Prepared:
     try:
         struct = struct_of_json_schema(schema.text)
     except JsonSchemaMistake as mistake:
-        raise _unusable(at, str(mistake)) from None
+        raise _unusable(how, at, str(mistake)) from None
     return Prepared(struct, partial(WithHeader, partial(JsonDecoder, struct), "JSON", at.lookup()))
 
 
 def _avro(how: AvroFormat, at: Place) -> Prepared:
-    schema = _read(at.base, how.schema_) if how.schema_ is not None else _registered(how, at)
+    schema = text_of(at.base, how.schema_) if how.schema_ is not None else _registered(how, at)
     try:
         struct = avro_struct(schema)
     except AvroSchemaMistake as mistake:
-        raise _unusable(at, str(mistake)) from None
+        raise _unusable(how, at, str(mistake)) from None
     return Prepared(struct, partial(AvroDecoder, schema, None if how.wire == "raw" else at.lookup()))
 
 
@@ -126,16 +126,11 @@ def _protobuf(how: ProtobufFormat, at: Place) -> Prepared:
     try:
         if how.schema_ is None:
             schema = protobuf_schema.from_registered(_registered(how, at), how.message)
-        elif how.schema_.endswith((".desc", ".pb", ".bin")):
-            file = at.base / resolve(how.schema_, at.base)
-            schema = protobuf_schema.from_descriptor_set(_bytes(file), how.message or "")
         else:
-            file = at.base / resolve(how.schema_, at.base)
-            beside = {str(f.relative_to(file.parent)): f.read_text() for f in file.parent.rglob("*.proto") if f != file}
-            schema = protobuf_schema.from_text(_bytes(file).decode(), how.message, beside)
+            schema = message_of(at.base, how.schema_, how.message)
         struct = protobuf_struct(schema.descriptor())
     except protobuf_schema.SchemaMistake as mistake:
-        raise _unusable(at, str(mistake)) from None
+        raise _unusable(how, at, str(mistake)) from None
     return Prepared(struct, partial(ProtobufDecoder, schema, None if how.wire == "raw" else at.lookup()))
 
 
@@ -150,23 +145,14 @@ def _registered(how: FromRegistry, at: Place) -> RegisteredSchema:
     return at.schema(subject, how.version, getattr(how, "message", None))
 
 
-def _read(base: Path, written: str) -> str:
-    try:
-        return _bytes(base / resolve(written, base)).decode()
-    except UnicodeDecodeError as error:
-        raise SpecUnreadable(f"{written} cannot be read", cause=f"it is not UTF-8 text: {error}") from None
-
-
-def _bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise SpecUnreadable(
-            f"{file} cannot be read", cause=error.strerror or str(error), next_command=f"ls -l {file}"
-        ) from None
-
-
-def _unusable(at: Place, why: str) -> SpecInvalid:
+def _unusable(how: AnyFormat, at: Place, why: str) -> SpecInvalid:
+    written = getattr(how, "schema_", None)
+    if isinstance(written, str):
+        file = path_of(at.base, written)
+        return SpecInvalid(f"the schema in {file} cannot be a view", cause=why, next_command=f"correct {file}")
+    subject = getattr(how, "subject", None) or at.subject
     return SpecInvalid(
-        f"the schema of '{at.subject}' cannot be a view", cause=why, next_command="penstock registry show"
+        f"the schema of '{subject}' cannot be a view",
+        cause=why,
+        next_command=f"penstock registry show FILE --subject {subject}",
     )

@@ -13,15 +13,15 @@ from penstock.encode.encoded import ColumnsMistake, Encoder
 from penstock.encode.json import JsonEncoder
 from penstock.encode.protobuf.encoder import ProtobufEncoder
 from penstock.encode.wire import header_of
-from penstock.errors import SpecInvalid, SpecUnreadable, SubjectMissing
+from penstock.errors import SpecInvalid, SubjectMissing
 from penstock.kafka.schema import Kind, RegisteredSchema
 from penstock.kafka.schema_registry import SchemaRegistry
 from penstock.schema.avro.derive import avro_schema
 from penstock.schema.avro.model import AvroSchemaMistake
+from penstock.schema.file import text_of
 from penstock.schema.json_schema import JsonSchemaMistake, json_schema
 from penstock.schema.protobuf import message as protobuf
 from penstock.schema.protobuf.derive import proto_text
-from penstock.spec.references import resolve
 from penstock.spec.sinks import AnyEncode, EncodeAvro, EncodeBytes, EncodeJson, EncodeProtobuf, EncodeString
 from penstock.spec.types import MOST_DEPTH, SCALARS, Array, Decimal, Map, Member, Scalar, Struct, Type, quoted
 
@@ -124,7 +124,7 @@ def _schema(
 
     def text() -> str:
         if how.schema_ is not None:
-            return _read(base, how.schema_)
+            return text_of(base, how.schema_)
         name = "".join(part[:1].upper() + part[1:] for part in (subject or "Record").replace(".", "-").split("-"))
         return avro_schema(struct, name) if kind == "AVRO" else proto_text(struct, name)
 
@@ -171,10 +171,13 @@ def _in_registry(
             missing.what,
             cause=f"{missing.cause}; and `register` does not allow to make it",
             next_command="let Penstock register the schema of the columns: `register: true`; or register one: "
-            "penstock registry register",
+            "penstock registry register FILE",
         ) from None
     if found.kind != kind:
-        raise SpecInvalid(f"subject '{subject}' is {found.kind}, not {kind}", next_command="penstock registry show")
+        raise SpecInvalid(
+            f"subject '{subject}' is {found.kind}, not {kind}",
+            next_command=f"penstock registry show FILE --subject {subject}",
+        )
     return found
 
 
@@ -183,14 +186,6 @@ def _encoder(how: EncodeAvro | EncodeProtobuf, schema: RegisteredSchema, struct:
     if isinstance(how, EncodeAvro):
         return AvroEncoder(schema, struct, number)
     return ProtobufEncoder(protobuf.from_registered(schema, how.message), struct, number)
-
-
-def _read(base: Path, written: str) -> str:
-    file = base / resolve(written, base)
-    try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecUnreadable(f"{file} cannot be read", cause=str(error), next_command=f"ls -l {file}") from None
 
 
 def _struct(fields: Sequence[StructField]) -> Struct:

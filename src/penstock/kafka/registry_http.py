@@ -93,7 +93,7 @@ class RegistryHttp:
         import httpx
 
         deadline = time.monotonic() + self._settings.timeout
-        why = ""
+        why, answered = "", False
         for attempt in range(_ATTEMPTS):
             pause = _FIRST_PAUSE * 2**attempt * random.uniform(0.8, 1.2)
             try:
@@ -101,15 +101,16 @@ class RegistryHttp:
             except httpx.TransportError as error:
                 said = str(error) or type(error).__name__
                 why = f"no answer within {self._settings.timeout:g} s" if _is_timeout(error) else said
+                answered = False
             else:
                 if answer.status < 500 and answer.status != 429:
                     return answer
-                why = f"it answered {answer.status}: {answer.message}"
+                why, answered = f"it answered {answer.status}: {answer.message}", True
                 pause = max(pause, answer.retry_after)
             if attempt + 1 == _ATTEMPTS or time.monotonic() + pause >= deadline:
                 break
             time.sleep(pause)
-        raise self._unreachable(why)
+        raise self._unreachable(why, answered)
 
     def close(self) -> None:
         if self._client is not None and self._pid == os.getpid():
@@ -159,13 +160,13 @@ class RegistryHttp:
             self._pid = os.getpid()
         return self._client
 
-    def _unreachable(self, why: str) -> RegistryUnreachable:
+    def _unreachable(self, why: str, answered: bool) -> RegistryUnreachable:
         url = self._settings.url
         local = is_loopback(urlsplit(url).hostname or "")
         return RegistryUnreachable(
-            "the schema registry cannot be reached",
+            "the schema registry only answers that it cannot" if answered else "the schema registry cannot be reached",
             cause=f"{url}: {self._settings.without_secrets(why)}",
-            next_command="penstock up --registry" if local else f"curl -i {url}/subjects",
+            next_command="penstock up --registry" if local and not answered else f"curl -i {url}/subjects",
             facts={"registry": url},
         )
 

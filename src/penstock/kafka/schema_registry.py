@@ -284,7 +284,12 @@ class SchemaRegistry:
                 facts=facts,
             )
         if answer.status == 422 and answer.code != 42202:
-            return SchemaInvalid("the schema registry cannot read the schema", cause=answer.message, facts=facts)
+            return SchemaInvalid(
+                "the schema registry cannot read the schema",
+                cause=answer.message,
+                next_command="correct the schema; if it refers to others, name them: --reference NAME=SUBJECT",
+                facts=facts,
+            )
         if answer.code in (_NO_VERSION, 42202):
             return SchemaMissing(
                 f"'{subject}' has no such version",

@@ -84,27 +84,28 @@ def readers(pipeline: Pipeline) -> Readers:
 
 def inlets(pipeline: Pipeline, following: Readers | None = None) -> list[Inlet]:
     """How each view is read, with the schemas of now."""
-    source, made = pipeline.source, []
     reading = following or readers(pipeline)
-    topics = {source.view_of(topic): topic for topic in source.topics}
+    return [inlet(pipeline, view, reading) for view in pipeline.source.reads()]
+
+
+def inlet(pipeline: Pipeline, view: str, reading: Readers) -> Inlet:
+    source = pipeline.source
+    read = source.reads()[view]
+    topic = next((topic for topic in source.topics if source.view_of(topic) == view), None)
 
     def lookup() -> Lookup:
         found = reading.registry().by_id
         return GivenUp(found) if reading.given_up else found
 
-    for view, read in source.reads().items():
-        topic = topics.get(view)
+    def prepared(part: str, how: AnyFormat) -> Prepared:
+        return prepare(how, Place(pipeline.base, f"{topic}-{part}" if topic else None, reading.schema, lookup))
 
-        def prepared(part: str, how: AnyFormat, topic: str | None = topic) -> Prepared:
-            return prepare(how, Place(pipeline.base, f"{topic}-{part}" if topic else None, reading.schema, lookup))
-
-        key = prepared("key", read.key) if read.key else None
-        decode = Decode(topic, read, prepared("value", read.value), key)
-        rules = tuple(pipeline.contract.get(view, ()))
-        stop = isinstance(read.value, FromRegistry) and read.value.unreadable == "stop"
-        contract = Contract(view, rules, read.value.tombstones == "drop", stop)
-        made.append(Inlet(view, decode, contract, alone=len(source.reads()) == 1))
-    return made
+    key = prepared("key", read.key) if read.key else None
+    decode = Decode(topic, read, prepared("value", read.value), key)
+    rules = tuple(pipeline.contract.get(view, ()))
+    stop = isinstance(read.value, FromRegistry) and read.value.unreadable == "stop"
+    contract = Contract(view, rules, read.value.tombstones == "drop", stop)
+    return Inlet(view, decode, contract, alone=len(source.reads()) == 1)
 
 
 def _registry(pipeline: Pipeline) -> Callable[[], SchemaRegistry]:

@@ -13,13 +13,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
-from penstock.runtime import supervise
+from penstock.runtime import build, supervise
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.inlet import Inlet
-from penstock.spec.model import Step
+from penstock.spec.model import Pipeline, Step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def of_schemas(pipeline: Pipeline) -> list[PenstockError]:
+    """What is wrong with the schemas of each view, where the whole of them could not be had."""
+    reading = build.readers(pipeline)
+    alone = [
+        _raised(lambda view=view: build.inlet(pipeline, view, reading))  # type: ignore[misc]
+        for view in pipeline.source.reads()
+    ]
+    return [error for error in alone if error is not None]
 
 
 def of_places(assembly: Assembly, accepted: frozenset[str]) -> list[PenstockError]:
@@ -94,7 +104,7 @@ def _settled(spark: SparkSession, assembly: Assembly, steps: list[Step]) -> Pens
     return _raised(lambda: replace(assembly, pipeline=pipeline).settle(spark))
 
 
-def _raised(attempt: Callable[[], None]) -> PenstockError | None:
+def _raised(attempt: Callable[[], object]) -> PenstockError | None:
     try:
         attempt()
     except PenstockError as error:

@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock.checkpoint.home import Home
-from penstock.errors import CheckpointMissing, EngineFailed, JavaMissing, NotWritable, PenstockError, TopicMissing
+from penstock.errors import (
+    CheckpointMissing,
+    EngineFailed,
+    JavaMissing,
+    NotWritable,
+    PenstockError,
+    RegistryUnreachable,
+    TopicMissing,
+)
 from penstock.kafka import admin
 from penstock.kafka.admin import TopicFacts
 from penstock.kafka.connection import client_config
@@ -112,6 +120,11 @@ def plan(pipeline: Pipeline, accept: Collection[str] = ()) -> Plan:
         made.routes = outline.routes_of(
             pipeline, assembly.outlets if assembly else [], assembly.dead_letters if assembly else None
         )
+    if pipeline.registry and not any(isinstance(each, RegistryUnreachable) for each in found.problems):
+        try:
+            registry().subjects()
+        except PenstockError as error:
+            found.unchecked.append(f"schemas newer than those seen before: {error.what} ({error.cause})")
     made.schemas = list(registry().registrations.values()) if pipeline.registry else []
     made.problems = diagnosis.distinct(found.problems)
     made.warnings, made.unchecked = found.warnings, found.unchecked
@@ -140,6 +153,7 @@ def _assembly(aside: Pipeline, at: Home, accept: Collection[str], found: _Findin
     """The parts of a run. Where a format's schema is not to be had, sinks and topics can still be looked at."""
     made = found.attempt(lambda: build.assembly(aside, at, accept))
     if made is None:
+        found.problems += diagnosis.of_schemas(aside)
         found.unchecked.append("rules, steps and the columns of sinks: what is read has no schema")
         source, plain = aside.source, {"value": BytesFormat(format="bytes"), "key": None}
         topics = {name: topic.model_copy(update=plain) for name, topic in source.topics.items()}

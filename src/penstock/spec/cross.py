@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from penstock.record import DELETED, ERROR, KAFKA, KEY, RULE
 from penstock.spec.fields import Schema
+from penstock.spec.formats import CsvFormat, JsonFormat
 from penstock.spec.start import StartAt
+from penstock.spec.types import Array, Map, Struct
 from penstock.spec.words import TOPIC_NAME, VIEW_NAME
 
 if TYPE_CHECKING:
     from penstock.spec.model import Pipeline
     from penstock.spec.sinks import Sink
-    from penstock.spec.source import Read, Source
+    from penstock.spec.source import Source
 
 CrossMistake = tuple[tuple[str | int, ...], str, list[str]]
 """Where, what, and the names that are allowed there."""
@@ -38,20 +41,16 @@ def cross_check(spec: Pipeline) -> list[CrossMistake]:
     for name, sink in spec.sinks.items():
         if sink.from_ not in views:
             found.append((("sinks", name, "from"), f"no view '{sink.from_}'", views))
-    return found + _source_mistakes(spec.source) + _target_mistakes(spec)
+    return found + _source_mistakes(spec.source) + _registry_mistakes(spec) + _target_mistakes(spec)
 
 
 def _source_mistakes(source: Source) -> list[CrossMistake]:
     found: list[CrossMistake] = []
-    reads: dict[tuple[str, ...], Read] = {("topics", name): topic for name, topic in source.topics.items()}
-    if source.pattern:
-        reads["pattern",] = source.pattern
-    for place, read in reads.items():
-        schema = getattr(read.value, "schema_", None)
+    for at, how in source.formats().items():
+        schema = getattr(how, "schema_", None)
         if isinstance(schema, Schema):
-            for field in reserved_in(schema):
-                where = ("source", *place, "value", "schema", "fields", field)
-                found.append((where, f"'{field}' is Penstock's own column", []))
+            for field, text in field_mistakes(schema, flat=isinstance(how, CsvFormat)):
+                found.append(((*at, "schema", "fields", field), text, []))
     assigned = [name for name, topic in source.topics.items() if topic.partitions is not None]
     for name in source.topics if assigned else ():
         if name not in assigned:
@@ -65,12 +64,33 @@ def _source_mistakes(source: Source) -> list[CrossMistake]:
     return found
 
 
-def reserved_in(schema: Schema) -> list[str]:
-    """Fields of a schema that would hide a column of Penstock's own.
+def field_mistakes(schema: Schema, *, flat: bool) -> Iterator[tuple[str, str]]:
+    """What a sound schema must not have here: columns of Penstock's own and, where it is `flat`, nested types.
 
     Also called for schemas in files of their own.
     """
-    return [name for name in schema.fields if name.lower() in (KAFKA, KEY, DELETED, ERROR, RULE)]
+    for name, field in schema.fields.items():
+        if name.lower() in (KAFKA, KEY, DELETED, ERROR, RULE):
+            yield name, f"'{name}' is Penstock's own column"
+        if flat and isinstance(field.resolved(), Array | Map | Struct):
+            yield name, f"a field of a CSV line cannot be '{field.type}': it has no nested types"
+
+
+def _registry_mistakes(spec: Pipeline) -> list[CrossMistake]:
+    """Formats whose schemas are in a registry, in a spec that names none."""
+    if spec.registry is not None:
+        return []
+    parts: dict[tuple[str, ...], Any] = {**spec.source.formats()}
+    for name, sink in spec.sinks.items():
+        parts |= sink.formats(name)
+    text = "its schema is in a registry, and the spec names none: add `registry: {url: ...}`"
+    return [(at, f"{how.format}: {text}", []) for at, how in parts.items() if _asks_registry(how)]
+
+
+def _asks_registry(how: object) -> bool:
+    if isinstance(how, JsonFormat):
+        return how.schema_ is None
+    return getattr(how, "wire", "raw") == "registry"
 
 
 def _view_mistakes(spec: Pipeline) -> list[CrossMistake]:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from penstock.errors import ReferenceMissing, SpecInvalid, SpecUnreadable
 from penstock.spec import explain, lines, loose, references
-from penstock.spec.cross import reserved_in
+from penstock.spec.cross import field_mistakes
 from penstock.spec.fields import Schema
 from penstock.spec.lines import Document
 from penstock.spec.lint import lint
@@ -51,8 +51,8 @@ def read(path: str | Path) -> tuple[Pipeline | None, list[Mistake]]:
     return _read(text, path)
 
 
-def declared(base: Path, written: str | Schema) -> Schema:
-    """A schema as a spec gives it: itself, or the path of its file below `base`.
+def declared(base: Path, written: str | Schema, *, flat: bool = False) -> Schema:
+    """A schema as a spec gives it: itself, or the path of its file below `base`; `flat` as in `field_mistakes`.
 
     Called when a pipeline is planned or started, for pipelines from YAML and from Python alike. Raises
     SpecUnreadable or SpecInvalid for the schema file as `load` does for a spec.
@@ -60,7 +60,7 @@ def declared(base: Path, written: str | Schema) -> Schema:
     if isinstance(written, Schema):
         return written
     path = base / references.resolve(written, base)
-    schema, mistakes = _schema(_text(path), path)
+    schema, mistakes = _schema(_text(path), path, flat=flat)
     if schema is None:
         raise _invalid(path, mistakes, None)
     return schema
@@ -78,12 +78,11 @@ def _read(text: str, path: Path) -> tuple[Pipeline | None, list[Mistake]]:
     return pipeline.at(path.absolute().parent), found
 
 
-def _schema(text: str, path: Path) -> tuple[Schema | None, list[Mistake]]:
+def _schema(text: str, path: Path, *, flat: bool) -> tuple[Schema | None, list[Mistake]]:
     document = lines.parse(text, str(path))
     schema, found = _validated(Schema, document)
-    for name in reserved_in(schema) if schema else ():
+    for name, message in field_mistakes(schema, flat=flat) if schema else ():
         spot = document.key_spot(("fields", name))
-        message = f"'{name}' is Penstock's own column"
         found.append(Mistake(str(path), spot.line, spot.column, dotted(("fields", name)), "names", message))
     return (None if found else schema), found
 
@@ -91,11 +90,11 @@ def _schema(text: str, path: Path) -> tuple[Schema | None, list[Mistake]]:
 def _schema_files(document: Document, base: Path) -> list[Mistake]:
     """The mistakes of the schema files a spec names; a missing file is a mistake of the spec."""
     found: dict[str, list[Mistake]] = {}
-    for path, written, ours in _schema_paths(document.data):
+    for path, written, how in _schema_paths(document.data):
         try:
             file = base / references.resolve(written, base)
-            if ours:
-                found.setdefault(str(file), _schema(_text(file), file)[1])
+            if how not in ("avro", "protobuf"):  # those are not in our own vocabulary
+                found.setdefault(str(file), _schema(_text(file), file, flat=how == "csv")[1])
             elif not file.is_file():
                 raise SpecUnreadable(f"{file} cannot be read", cause="no such file or directory")
         except SpecUnreadable as error:
@@ -108,8 +107,8 @@ def _schema_files(document: Document, base: Path) -> list[Mistake]:
     return [mistake for mistakes in found.values() for mistake in mistakes]
 
 
-def _schema_paths(data: Any) -> Iterator[tuple[tuple[str, ...], str, bool]]:
-    """The schema paths in data that may have mistakes anywhere else, and whether the file is in our own vocabulary."""
+def _schema_paths(data: Any) -> Iterator[tuple[tuple[str, ...], str, Any]]:
+    """The schema paths in data that may have mistakes anywhere else, and the format that has each."""
     source = data.get("source") if isinstance(data, dict) else None
     source = source if isinstance(source, dict) else {}
     topics = source.get("topics")
@@ -121,8 +120,7 @@ def _schema_paths(data: Any) -> Iterator[tuple[tuple[str, ...], str, bool]]:
             how = read.get(part)
             written = how.get("schema") if isinstance(how, dict) else None
             if isinstance(written, str):
-                ours = how.get("format") not in ("avro", "protobuf")
-                yield ("source", *path, part, "schema"), written, ours
+                yield ("source", *path, part, "schema"), written, how.get("format")
 
 
 def _validated(root: type[_Part], document: Document) -> tuple[_Part | None, list[Mistake]]:

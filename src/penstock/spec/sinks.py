@@ -257,6 +257,13 @@ class Sink(Part):
     postgres: PostgresTable | None = Field(None, description="Write to a PostgreSQL table.")
     kafka: KafkaTopic | None = Field(None, description="Write to a Kafka topic.")
 
+    def formats(self, name: str) -> dict[tuple[str, ...], AnyEncode]:
+        """Where a sink of this name says how values and keys are written -> how."""
+        if not self.kafka:
+            return {}
+        found = {("sinks", name, "kafka", part): getattr(self.kafka, part) for part in ("value", "key")}
+        return {at: how for at, how in found.items() if how is not None}
+
     @model_validator(mode="after")
     def _one_kind(self) -> Sink:
         kinds = [name for name in KINDS if getattr(self, name) is not None]

@@ -104,6 +104,14 @@ class Source(Part):
             return {self.pattern.view: self.pattern}
         return {self.view_of(name): topic for name, topic in self.topics.items()}
 
+    def formats(self) -> dict[tuple[str, ...], AnyFormat]:
+        """Where the source says how values and keys are read -> how."""
+        reads: dict[tuple[str, ...], Read] = {("source", "topics", name): topic for name, topic in self.topics.items()}
+        if self.pattern:
+            reads["source", "pattern"] = self.pattern
+        found = {(*at, part): getattr(read, part) for at, read in reads.items() for part in ("value", "key")}
+        return {at: how for at, how in found.items() if how is not None}
+
     def reads_topic(self, topic: str) -> bool:
         return topic in self.topics or (self.pattern is not None and self.pattern.matches(topic))
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 # A process of its own, with one more command that fails in the way a test says.
 PROGRAM = """
@@ -26,6 +27,13 @@ def fail(as_json: AsJson = False) -> None:
 sys.argv = ["penstock", *{arguments!r}]
 main.main()
 """
+SPEC = """
+name: a
+kafka: {bootstrap: "localhost:9092"}
+registry: {url: "http://localhost:1"}
+source: {topics: {t: {value: {format: string}}}}
+sinks: {out: {from: t, delta: {path: lake}}}
+"""
 DEFECT = "raise RuntimeError('first line\\nsecond line')"
 MISSING = "raise TopicMissing('no topic \\x1b[31m', cause='deleted', next_command='penstock apply', facts={'n': 1})"
 
@@ -44,6 +52,13 @@ def ended(failure: str, *arguments: str, before: str = "", expected: int) -> tup
 def test_error_becomes_three_lines_on_standard_error_and_its_exit_status() -> None:
     said = "error[topic-missing]: no topic \\x1b[31m\n  cause: deleted\n  next:  penstock apply\n"
     assert ended(MISSING, "fail", expected=3) == ("", said)
+
+
+def test_next_command_names_the_file_that_was_given(tmp_path: Path) -> None:
+    spec = tmp_path / "odd \\1.yaml"
+    spec.write_text(SPEC)
+    _, err = ended("pass", "registry", "mode", str(spec), "BOGUS", expected=2)
+    assert err.splitlines()[-1] == f"  next:  penstock registry mode {spec} shows the one that is set"
 
 
 def test_error_with_json_is_one_document_on_standard_output_and_nothing_on_standard_error() -> None:

@@ -136,7 +136,9 @@ def test_retries_end_and_the_last_answer_is_the_cause(server: Recorder) -> None:
     with pytest.raises(RegistryUnreachable) as raised:
         SchemaRegistry(RegistrySettings(server.url)).subjects()
     assert len(server.asked) == 5
+    assert raised.value.what == "the schema registry only answers that it cannot"
     assert "it answered 503: forwarding failed" in (raised.value.cause or "")
+    assert raised.value.next_command == f"curl -i {server.url}/subjects"
 
 
 def test_server_that_asks_to_wait_longer_than_allowed_is_not_waited_for(server: Recorder) -> None:

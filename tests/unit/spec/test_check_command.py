@@ -86,3 +86,50 @@ def test_no_engine_and_no_kafka_client_is_imported(command: list[str]) -> None:
     imported = {name.partition(".")[0] for name in done.stderr.split()}
     assert "penstock" in imported
     assert imported.isdisjoint(HEAVY)
+
+
+REGISTRY = """
+name: orders
+kafka: {{bootstrap: "localhost:9092"}}
+{registry}
+source:
+  topics:
+    orders: {{value: {{format: avro, schema: order.avsc{wire}}}}}
+    lines: {{value: {{format: csv, schema: {{fields: {{n: "{type}"}}}}}}}}
+sinks:
+  out: {{from: lines, kafka: {{topic: out, value: {{format: protobuf, schema: out.proto{wire}}}}}}}
+"""
+RAW = ", wire: raw"
+RECORD = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}'
+
+
+def test_formats_of_a_registry_need_one_and_csv_has_no_nested_types(tmp_path: Path) -> None:
+    spec = tmp_path / "a.yaml"
+    (tmp_path / "order.avsc").write_text(RECORD)
+    (tmp_path / "out.proto").write_text('syntax = "proto3"; message Out { int64 n = 1; }')
+    spec.write_text(REGISTRY.format(registry="", wire="", type="array<int>"))
+    said = penstock("check", str(spec), expected=2).stdout.splitlines()
+    assert said == [
+        f"{spec}:7:14: source.topics.orders.value: avro: its schema is in a registry, and the spec names none: "
+        "add `registry: {url: ...}`",
+        f"{spec}:8:52: source.topics.lines.value.schema.fields.n: a field of a CSV line cannot be 'array<int>': it has "
+        "no nested types",
+        f"{spec}:10:49: sinks.out.kafka.value: protobuf: its schema is in a registry, and the spec names none: "
+        "add `registry: {url: ...}`",
+        "1 file, 3 mistakes",
+    ]
+    spec.write_text(REGISTRY.format(registry="", wire=RAW, type="decimal(8,2)"))
+    assert penstock("check", str(spec)).stdout.splitlines()[-1] == "1 file, 0 mistakes"
+    spec.write_text(REGISTRY.format(registry='registry: {url: "http://localhost:1"}', wire="", type="int"))
+    assert penstock("check", str(spec)).stdout.splitlines()[-1] == "1 file, 0 mistakes"
+
+
+def test_what_is_in_schema_files_of_other_languages_is_checked_too(tmp_path: Path) -> None:
+    spec = tmp_path / "a.yaml"
+    spec.write_text(REGISTRY.format(registry="", wire=RAW, type="int"))
+    (tmp_path / "order.avsc").write_text('{"type": "record", "name": "R"}')
+    (tmp_path / "out.proto").write_text("message Out { int65 n = 1; }")
+    orders, out, total = penstock("check", str(spec), expected=2).stdout.splitlines()
+    assert orders.startswith(f"{spec}:7:44: source.topics.orders.value.schema: the schema file 'order.avsc' cannot be")
+    assert out.startswith(f"{spec}:10:76: sinks.out.kafka.value.schema: the schema file 'out.proto' cannot be used: ")
+    assert total == "1 file, 2 mistakes"

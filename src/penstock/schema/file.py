@@ -1,0 +1,59 @@
+"""Schema files that a spec names: .avsc, .proto, and descriptor sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.errors import SpecUnreadable
+from penstock.schema.avro.model import AvroSchemaMistake
+from penstock.schema.avro.parse import parse
+from penstock.schema.avro.view import view_of
+from penstock.schema.protobuf import message as protobuf
+from penstock.schema.protobuf.shape import struct_of
+from penstock.spec.references import resolve
+
+_DESCRIPTORS = (".desc", ".pb", ".bin")
+
+
+def text_of(base: Path, written: str) -> str:
+    file = path_of(base, written)
+    try:
+        return _bytes(file).decode()
+    except UnicodeDecodeError as error:
+        raise SpecUnreadable(f"{file} cannot be read", cause=f"it is not UTF-8 text: {error}") from None
+
+
+def message_of(base: Path, written: str, message: str | None) -> protobuf.MessageSchema:
+    """Of a .proto file, with the imports that lie beside it, or of a descriptor set. Raises its SchemaMistake."""
+    file = path_of(base, written)
+    if written.endswith(_DESCRIPTORS):
+        return protobuf.from_descriptor_set(_bytes(file), message or "")
+    beside = {str(f.relative_to(file.parent)): f.read_text() for f in file.parent.rglob("*.proto") if f != file}
+    return protobuf.from_text(text_of(base, written), message, beside)
+
+
+def fault(base: Path, written: str, kind: str, message: str | None) -> str | None:
+    """Why the file cannot be the columns of a view; `kind` is avro or protobuf."""
+    try:
+        if kind == "avro":
+            view_of(parse(text_of(base, written)))
+        else:
+            struct_of(message_of(base, written, message).descriptor())
+    except (AvroSchemaMistake, protobuf.SchemaMistake) as mistake:
+        return str(mistake)
+    except SpecUnreadable as error:
+        return error.cause
+    return None
+
+
+def path_of(base: Path, written: str) -> Path:
+    return base / resolve(written, base)
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise SpecUnreadable(
+            f"{file} cannot be read", cause=error.strerror or str(error), next_command=f"ls -l {file}"
+        ) from None
