@@ -20,7 +20,9 @@ demo: setup ## Run the payments example end to end
 	examples/payments/demo.sh
 
 chaos: setup ## Kill things while they run, and count the records
+	rm -f build/chaos.jsonl
 	PENSTOCK_CHAOS_ROUNDS=15 .venv/bin/pytest tests/crash
+	.venv/bin/python -m tests.crash.score
 
 bench: setup ## Measure against the script one would write by hand
 	.venv/bin/python -m bench

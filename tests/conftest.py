@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.local.broker import Cluster
+from penstock.local.postgres import LocalPostgres
 from tests.payments import Payments
 from tests.processes import QUICK_JVM
 
@@ -46,6 +47,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
         made = session.start(pipeline, tmp_path_factory.mktemp("spark-logs"), groups=every)
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPostgres]:
+    """A real PostgreSQL. Tests share it: each uses a schema of its own."""
+    server = LocalPostgres(tmp_path_factory.mktemp("postgres"))
+    server.up()
+    yield server
+    server.down()
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from penstock.runtime import build, supervise
 from penstock.runtime.verify import Report, verify
 from penstock.spec.load import load as load_spec
 from penstock.spec.model import Pipeline, TopicSettings
-from penstock.testing.acknowledged import Acknowledged, Place
+from penstock.testing.acknowledged import Acknowledged, Place, places
 from tests.processes import PENSTOCK, QUICK_JVM
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "payments"
@@ -35,6 +35,7 @@ class Payments:
     directory: Path
     partitions: int = 3
     topic: str = field(default_factory=lambda: f"payments-{uuid.uuid4().hex[:8]}")
+    replication: int = 1
 
     def __post_init__(self) -> None:
         shutil.copytree(EXAMPLE / "schemas", self.directory / "schemas")
@@ -82,7 +83,8 @@ class Payments:
         return build.home(self.pipeline).path
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> None:
-        admin.create_missing(self.config, {topic: TopicSettings(partitions=partitions, config=config)})
+        settings = TopicSettings(partitions=partitions, replication=self.replication, config=config)
+        admin.create_missing(self.config, {topic: settings})
 
     def produce(self, count: int, poison: float = 0.0, seed: int = 7) -> Acknowledged:
         ledger = self.directory / f"acknowledged-{uuid.uuid4().hex[:6]}.arrow"
@@ -102,6 +104,7 @@ class Payments:
 
     def cli(self, *words: str, expect: int | None = 0, **environment: str) -> subprocess.CompletedProcess[str]:
         """The real command in a process of its own."""
+        __tracebackhide__ = True  # what it said is what matters
         done = subprocess.run(
             [PENSTOCK, *words],
             capture_output=True,
@@ -128,18 +131,17 @@ class Payments:
         return list(build.dead_letters(self.pipeline).read())
 
 
-def judge(payments: Payments, sent: list[Acknowledged]) -> list[str]:
+def judge(payments: Payments, sent: list[Acknowledged], table: Counter[Place] | None = None) -> list[str]:
     """The judge of crash tests, outside the product: the producer's ledger against table and dead letters.
 
-    Returns what is wrong, so that a test can also show that it finds something wrong.
+    Returns what is wrong, so that a test can also show that it finds something wrong. `table`: what another reader
+    found in a table that is not Delta's.
     """
     wrong = []
-    kept: Counter[Place] = Counter()
-    poison: Counter[Place] = Counter()
-    for part in sent:
-        kept.update(_places(part.kept()))
-        poison.update(_places(part.poison()))
-    table, dead = payments.places(), Counter(letter.position for letter in payments.dead())
+    kept = Counter(place for part in sent for place in places(part.kept()))
+    poison = Counter(place for part in sent for place in places(part.poison()))
+    table = payments.places() if table is None else table
+    dead = Counter(letter.position for letter in payments.dead())
     for name, expected, found in (("table", kept, table), ("dead letters", poison, dead)):
         lost, extra = expected - found, found - expected
         if lost:
@@ -147,10 +149,6 @@ def judge(payments: Payments, sent: list[Acknowledged]) -> list[str]:
         if extra:
             wrong.append(f"{name}: {sum(extra.values())} repeated or invented, e.g. {min(extra)}")
     return wrong
-
-
-def _places(rows: Any) -> list[Place]:
-    return list(zip(*(rows[c].to_pylist() for c in ("topic", "partition", "offset")), strict=True))
 
 
 class Heard(supervise.Watch):

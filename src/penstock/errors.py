@@ -74,6 +74,10 @@ class PenstockError(Exception):
         self.what = what
         self.cause = cause
         self.next_command = next_command
+        # A worker's error comes back to the driver as the text of its traceback, notes and all.
+        for name, said in (("cause", cause), ("next", next_command)):
+            if said:
+                self.add_note(f"{name}: {said}")
         self.facts = facts or {}
 
     def naming(self, file: object) -> None:

@@ -19,6 +19,7 @@ ON_REQUEST = ("key", "value", "headers", "timestamp_type")  # what `_kafka` hold
 # Where a record can die. A dead letter names one of these.
 DECODE = "decode"
 CONTRACT = "contract"
+TRANSFORM = "transform"
 SINK = "sink"
 
 # Error classes of dead letters. Stable: replay and statistics group by them.
@@ -28,7 +29,9 @@ MALFORMED = "malformed"
 WRONG_TYPE = "wrong-type"
 OUT_OF_RANGE = "out-of-range"
 MISSING_FIELD = "missing-field"
+TOO_LARGE = "too-large"  # the sink takes no record of this size
 BROKEN_RULE = "broken-rule"
+FAILED_STEP = "failed-step"  # a step, or the condition of a sink, cannot be computed for the record
 UNKNOWN_SCHEMA = "unknown-schema"  # the record names a schema id that the registry does not have
 INCOMPATIBLE_SCHEMA = "incompatible-schema"  # its writer schema cannot be read as the reader schema
 

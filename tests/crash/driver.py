@@ -27,13 +27,17 @@ class Driver:
         self.payments = payments
         self.command = [*program, "run", str(payments.file), "--until-caught-up"]
         self.mark = uuid.uuid4().hex
+        self.starts = self.kills = 0
 
-    def start(self, failpoint: str = "") -> subprocess.Popen[str]:
+    def start(self, failpoint: str = "", once: Path | None = None) -> subprocess.Popen[str]:
+        """With `once` the failpoint fires one time, whatever is tried again; the file then exists."""
+        self.starts += 1
         environment = {
             **os.environ,
             **QUICK_JVM,
             MARK: self.mark,
             "PENSTOCK_FAILPOINT": failpoint,
+            **({"PENSTOCK_FAILPOINT_ONCE": str(once)} if once else {}),
             "PYTHONPATH": str(ROOT),
         }
         return subprocess.Popen(
@@ -44,10 +48,14 @@ class Driver:
         process = self.start(failpoint)
         said, _ = process.communicate(timeout=180)
         assert process.returncode == -signal.SIGKILL, (failpoint, process.returncode, said)
+        self.kills += 1
         self.nothing_is_left()
 
-    def finishes(self) -> str:
-        process = self.start()
+    def finishes(self, failpoint: str = "", once: Path | None = None) -> str:
+        """Also where something below the driver dies at a failpoint."""
+        return self.ends_well(self.start(failpoint, once))
+
+    def ends_well(self, process: subprocess.Popen[str]) -> str:
         said, _ = process.communicate(timeout=300)
         assert process.returncode == 0, said
         self.nothing_is_left()
@@ -74,9 +82,9 @@ class Driver:
             assert time.monotonic() < deadline
             time.sleep(0.05)
 
-    @staticmethod
-    def kill(process: subprocess.Popen[str], spare: frozenset[int] = frozenset()) -> None:
+    def kill(self, process: subprocess.Popen[str], spare: frozenset[int] = frozenset()) -> None:
         """The driver and everything below it, but for `spare`."""
+        self.kills += 1
         try:
             family = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
         except psutil.NoSuchProcess:
@@ -89,8 +97,16 @@ class Driver:
             except psutil.NoSuchProcess:
                 continue
 
-    def stopped_worker(self) -> int | None:
-        """A worker that a failpoint has paused."""
+    def paused_worker(self, process: subprocess.Popen[str]) -> int:
+        """The worker that a failpoint pauses, once it does."""
+        deadline = time.monotonic() + 120
+        while (paused := self._stopped_worker()) is None:
+            assert time.monotonic() < deadline
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.1)
+        return paused
+
+    def _stopped_worker(self) -> int | None:
         for process in psutil.process_iter():
             try:
                 if process.environ().get(MARK) == self.mark and process.status() == psutil.STATUS_STOPPED:

@@ -15,6 +15,8 @@ import time
 import pytest
 
 from tests.crash.driver import ROUNDS, Driver
+from tests.crash.score import keep_score
+from tests.crash.tables import KINDS, table
 from tests.payments import Payments, judge
 
 CARELESS = (sys.executable, "-m", "tests.crash.careless")
@@ -41,6 +43,7 @@ def test_each_acknowledged_record_is_there_once_whatever_the_driver_died_of(paym
     report = payments.verify()
     assert report.complete, report.findings
     assert report.records == 3000
+    keep_score("delta", driver, [sent], payments.places())
 
 
 def test_short_way_loses_and_repeats_nothing_either(payments: Payments) -> None:
@@ -67,10 +70,15 @@ def test_dead_letters_in_a_table_are_written_once_too(payments: Payments) -> Non
     assert payments.verify().complete
 
 
-def test_kills_at_any_moment_lose_and_repeat_nothing(payments: Payments) -> None:
+@pytest.mark.parametrize("kind", KINDS if ROUNDS > 1 else ["delta"])  # the others die in test_conformance
+def test_kills_at_any_moment_lose_and_repeat_nothing(
+    kind: str, payments: Payments, request: pytest.FixtureRequest
+) -> None:
+    to = table(kind, request)
+    to.into(payments)
     payments.spec["rate"]["max_offsets"] = 500
     sent = [payments.produce(2000, poison=0.05, seed=n) for n in range(2)]
-    driver, seed, killed = Driver(payments), random.randrange(2**32), 0
+    driver, seed = Driver(payments), random.randrange(2**32)
     moment = random.Random(seed)
     for number in range(ROUNDS):
         process = driver.start()
@@ -78,16 +86,17 @@ def test_kills_at_any_moment_lose_and_repeat_nothing(payments: Payments) -> None
             # Up to the first batch nothing can be lost; from there on any moment may be the wrong one.
             driver.waits_for_work(process)
             time.sleep(moment.uniform(0, 3))
-            killed += process.poll() is None
+            assert process.poll() is None, process.communicate()
         finally:
             driver.kill(process)
             process.communicate()
         driver.nothing_is_left()
         sent.append(payments.produce(500, poison=0.05, seed=100 + number))
-    assert killed == ROUNDS
     assert driver.finishes()
-    assert judge(payments, sent) == [], f"seed {seed}"
+    found = to.places(payments)
+    assert judge(payments, sent, found) == [], f"seed {seed}"
     assert payments.verify().complete, f"seed {seed}"
+    keep_score(kind, driver, sent, found)
 
 
 def test_a_sink_that_forgets_what_it_wrote_is_found_out(payments: Payments) -> None:
@@ -99,5 +108,6 @@ def test_a_sink_that_forgets_what_it_wrote_is_found_out(payments: Payments) -> N
     [wrong] = judge(payments, [sent])
     assert wrong.startswith("table: ")
     assert "repeated or invented" in wrong
+    keep_score("delta without its application transaction (control)", driver, [sent], payments.places())
     report = payments.verify()
     assert "duplicate" in {finding.kind for finding in report.findings}

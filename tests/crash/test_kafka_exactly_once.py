@@ -1,8 +1,6 @@
 """Exactly once into Kafka, while workers and drivers are killed in the middle of their transactions.
 
-The judge is a read_committed consumer that is not ours, and the producer's ledger: the places carried in a header are
-those of the acknowledged records, each once; in order per input partition; at every moment a prefix without gaps; and
-no transaction is left open. Spark's own sink, under the same kills, is the negative control.
+The judge is in `forward`. Spark's own sink, under the same kills, is the negative control.
 """
 
 from __future__ import annotations
@@ -12,74 +10,17 @@ import os
 import random
 import signal
 import time
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from penstock.testing.acknowledged import Acknowledged, Place, places
-from tests.committed import Seen, committed
 from tests.crash.driver import ROUNDS, Driver
+from tests.crash.forward import POINTS, WAYS, Forward, judge
 from tests.payments import Payments
-
-WAYS = ("exactly-once-by-batch", "exactly-once-by-partition", "one pass")
-POINTS = ("before-init", "after-init", "mid-produce", "after-offsets", "after-commit")
-
-
-class Forward:
-    """The payments of one topic into another, each with a header that says which record it was."""
-
-    def __init__(self, payments: Payments, guarantee: str, *, one_pass: bool = False) -> None:
-        self.payments, self.out = payments, f"{payments.topic}-out"
-        payments.create(self.out, 2)
-        kafka = {
-            "topic": self.out,
-            "key": {"format": "string", "column": "account"},
-            "origin": True,
-            "guarantee": guarantee,
-        }
-        payments.spec["sinks"] = {"out": {"from": "payments" if one_pass else "settled", "kafka": kafka}}
-        if one_pass:  # no SQL between: decoded, judged, encoded and sent by the same worker
-            payments.spec["transform"] = []
-            drop = {"name": "void", "rule": "status <> 'VOID'", "otherwise": "drop"}
-            payments.spec["contract"]["payments"].append(drop)
-        payments.spec["rate"]["max_offsets"] = 600
-        # Small Arrow batches: a task must have sent some records and not yet others when it dies.
-        payments.spec["spark"]["conf"] = {"spark.sql.execution.arrow.maxRecordsPerBatch": 50}
-
-    def seen(self, *, to_the_end: bool = True) -> list[Seen]:
-        return committed(self.payments.bootstrap, self.out, to_the_end=to_the_end)
-
-
-def judge(forward: Forward, sent: Iterable[Acknowledged], *, finished: bool = True) -> list[str]:
-    """What is wrong with what readers see, so that a test can also show that it finds something wrong."""
-    wrong = []
-    expected: Counter[Place] = Counter(place for part in sent for place in places(part.kept()))
-    seen = forward.seen(to_the_end=finished)
-    found = Counter(each.origin for each in seen)
-    lost, extra = expected - found, found - expected
-    if extra:
-        wrong.append(f"{sum(extra.values())} repeated or invented, e.g. {min(extra)}")
-    if finished and lost:
-        wrong.append(f"{sum(lost.values())} lost, e.g. {min(lost)}")
-    for place in {(topic, partition) for topic, partition, _ in expected}:
-        here = sorted(offset for t, p, offset in found if (t, p) == place)
-        if here != sorted(offset for t, p, offset in expected if (t, p) == place)[: len(here)]:
-            wrong.append(f"what is visible of {place} has gaps")
-    in_order: dict[tuple[int, str, int], int] = {}
-    for each in seen:
-        topic, partition, offset = each.origin
-        if in_order.get((each.partition, topic, partition), -1) > offset:
-            wrong.append(f"{each.origin} came after a later one")
-        in_order[each.partition, topic, partition] = offset
-    return wrong
 
 
 @pytest.fixture(params=WAYS)
 def forward(payments: Payments, request: pytest.FixtureRequest) -> Forward:
-    if request.param == "one pass":
-        return Forward(payments, "exactly-once-by-partition", one_pass=True)
     return Forward(payments, request.param)
 
 
@@ -120,6 +61,7 @@ def test_drivers_that_die_in_the_middle_of_a_transaction_lose_and_repeat_nothing
     driver.finishes()
     assert judge(forward, sent) == []
     assert forward.payments.verify().complete
+    forward.keep_score(driver, sent)
 
 
 def test_attempt_that_wakes_up_after_its_replacement_finished_is_fenced(payments: Payments) -> None:
@@ -127,11 +69,7 @@ def test_attempt_that_wakes_up_after_its_replacement_finished_is_fenced(payments
     sent = [payments.produce(600)]
     driver = Driver(payments)
     process = driver.start("after-offsets:0:pause")
-    deadline = time.monotonic() + 120
-    while (paused := driver.stopped_worker()) is None:
-        assert time.monotonic() < deadline
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.1)
+    paused = driver.paused_worker(process)
     driver.kill(process, spare=frozenset({paused}))
     process.communicate()
     try:
@@ -166,6 +104,7 @@ def test_kills_at_any_moment_lose_and_repeat_nothing(payments: Payments) -> None
         sent.append(payments.produce(500, poison=0.02, seed=100 + number))
     driver.finishes()
     assert judge(forward, sent) == [], f"seed {seed}"
+    forward.keep_score(driver, sent)
 
 
 def test_sparks_own_sink_is_caught_repeating(payments: Payments) -> None:
@@ -178,6 +117,7 @@ def test_sparks_own_sink_is_caught_repeating(payments: Payments) -> None:
     wrong = judge(forward, sent)
     assert any("repeated" in each for each in wrong), wrong
     assert not any("lost" in each for each in wrong), wrong
+    forward.keep_score(driver, sent)
     print(f"Spark's own sink, one kill: {wrong[0]}")  # noqa: T201  shown with -s
 
 

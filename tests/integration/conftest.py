@@ -21,15 +21,6 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRegistry
     server.down()
 
 
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPostgres]:
-    """A real PostgreSQL. Tests share it: each uses a schema of its own."""
-    server = LocalPostgres(tmp_path_factory.mktemp("postgres"))
-    server.up()
-    yield server
-    server.down()
-
-
 @pytest.fixture
 def db(postgres: LocalPostgres, spark: SparkSession) -> Iterator[Database]:
     with database(postgres.url, spark) as made:

@@ -179,6 +179,21 @@ def test_topic_per_record_and_one_that_cannot_be_a_topic(forward: Forward) -> No
     assert not report.findings
 
 
+@pytest.mark.parametrize("guarantee", ["exactly-once-by-partition", "exactly-once-by-batch", "at-least-once"])
+def test_record_that_is_larger_than_the_topic_takes_is_a_dead_letter(forward: Forward, guarantee: str) -> None:
+    payments = forward.payments
+    small = f"{payments.topic}-small"
+    payments.create(small, 1, **{"max.message.bytes": "2000"})
+    forward.to(topic=small, origin=True, guarantee=guarantee)
+    room = 2000 - 100 - len(f"penstock.origin{payments.topic}/0/000") - 10 - len('{"id":2,"who":""}')
+    forward.send(event(1), {"id": 2, "who": "x" * (room - 20)}, {"id": 3, "who": "x" * 2000}, event(4))
+    payments.run()
+    assert sorted(d["id"] for d in _values(forward.seen(small))) == [1, 2, 4]
+    (dead,) = payments.dead()
+    assert (dead.stage, dead.error_class, json.loads(dead.value or b"")["id"]) == ("sink", "too-large", 3)
+    assert payments.verify().findings == []
+
+
 def test_delete_goes_out_as_a_record_without_a_value(forward: Forward) -> None:
     read = forward.payments.spec["source"]["topics"][forward.payments.topic]
     read["value"]["tombstones"] = "delete"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -14,6 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from tests.payments import Heard, Payments, good
 
+from penstock.kafka import admin
 from penstock.runtime import build
 from penstock.runtime.one_pass import Shortcut
 from penstock.spec.types import Member, Struct, parse
@@ -64,6 +67,47 @@ def test_both_ways_give_the_same(payments: Payments, spark: SparkSession, kind: 
     assert again.count() == 37
     assert again.where("amount > 10").count() == sum(row["amount"] > 10 for row in rows)
     assert again.where("event_time < timestamp'2020-01-01'").count() == 0
+
+
+@pytest.mark.usefixtures("spark")
+def test_dead_letters_sent_along_with_the_records_are_the_same_as_those_sent_apart(payments: Payments) -> None:
+    payments.send(*ROWS, None, key=b"k", headers=[("h", b"1"), ("h", None)])
+    found = {}
+    for name, view, steps in (("along", "payments", []), ("apart", "kept", ["select * from payments"])):
+        payments.spec["name"] = name
+        payments.spec["contract"] = {
+            "payments": [*RULES, {"name": "short", "rule": "account <> 'a-9' and amount < 30"}]
+        }
+        payments.spec["transform"] = [{"view": "kept", "sql": sql} for sql in steps]
+        payments.create(f"{payments.topic}-{name}")
+        payments.spec["sinks"] = {"out": {"from": view, "kafka": {"topic": f"{payments.topic}-{name}", "origin": True}}}
+        payments.run()
+        letters = [letter for letter in payments.dead() if letter.pipeline == name]
+        found[name] = sorted((replace(d, pipeline="", query="") for d in letters), key=lambda d: d.position)
+        groups = [group for group in admin.groups(payments.config) if f".{found[name] and letters[0].query}." in group]
+        assert any(group.endswith("dead-letters") for group in groups) is (name == "apart"), groups
+        assert payments.verify().complete
+    assert found["along"] == found["apart"]
+    assert {d.error_class for d in found["along"]} >= {"broken-rule", "malformed", "null-value"}
+
+
+@pytest.mark.usefixtures("spark")
+def test_record_that_the_schema_cannot_hold_is_a_dead_letter_that_is_sent_along(payments: Payments) -> None:
+    currency = {"type": "enum", "name": "Currency", "symbols": ["EUR", "CHF"]}
+    schema = {"type": "record", "name": "Out", "fields": [{"name": "currency", "type": currency}]}
+    (payments.directory / "out.avsc").write_text(json.dumps(schema))
+    payments.create(f"{payments.topic}-out")
+    value = {"format": "avro", "wire": "raw", "schema": "out.avsc", "columns": ["currency"]}
+    payments.spec["transform"] = []
+    payments.spec["sinks"] = {"out": {"from": "payments", "kafka": {"topic": f"{payments.topic}-out", "value": value}}}
+    payments.send(good(1), good(2, currency="USD"), good(3, currency="CHF"))
+    heard = Heard()
+    payments.run(watch=heard)
+    (dead,) = payments.dead()
+    assert (dead.stage, dead.value) == ("sink", good(2, currency="USD"))
+    assert dead.reason.startswith("sink 'out': ")
+    assert sum(entry.sinks["out"].written for entry in heard.entries) == 2
+    assert payments.verify().findings == []
 
 
 def test_short_way_is_taken_where_it_can_be_and_says_why_not(payments: Payments, spark: SparkSession) -> None:

@@ -74,7 +74,7 @@ class Decode:
         sent = raw.select(
             F.col("value").alias(RAW_VALUE),
             *([F.col("key").alias(RAW_KEY)] if self.key else []),
-            *(F.expr(_EXPRESSION.get(name, name)).alias(column) for name, column in inside.items()),
+            *(F.expr(_EXPRESSION.get(name, name)).alias(at) for name, at in inside.items() if name != "value"),
         )
         return sent, DecodeBatches(self.value, self.key, self._deletes, with_raw, tuple(inside.values()))
 

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from penstock.decode.decoded import Decoded
 from penstock.decode.formats import Prepared
-from penstock.record import DELETED, ERROR, KEY, NULL_VALUE, Failure
+from penstock.record import DELETED, ERROR, KAFKA, KEY, NULL_VALUE, Failure
 
 RAW_VALUE, RAW_KEY, SCHEMA_ID = "_kafka_raw", "_kafka_raw_key", "_kafka_schema_id"
+_VALUE = f"{KAFKA}_value"  # is there as what is decoded, and travels once
 _ERROR_TYPE = pa.struct([("class", pa.string()), ("reason", pa.string())])
 
 
@@ -48,7 +49,7 @@ class DecodeBatches:
             if self.with_ids:
                 ids = decoded.schema_ids
                 columns[SCHEMA_ID] = pa.nulls(batch.num_rows, pa.int32()) if ids is None else ids
-            columns |= {name: batch.column(name) for name in self.passed_on}
+            columns |= {name: batch.column(RAW_VALUE if name == _VALUE else name) for name in self.passed_on}
             yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _key_column(self, decoded: Decoded) -> pa.Array:

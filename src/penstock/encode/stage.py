@@ -6,7 +6,7 @@ by their encoders, in the same Python worker that sends the records.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from penstock.record import (
     OUTGOING,
     OUTGOING_AT,
     OUTGOING_ERROR,
+    TOO_LARGE,
     WRONG_TYPE,
     Failure,
 )
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 OWN = (KAFKA, KEY, DELETED)  # Penstock's columns: part of a view, not of a record that is made of it
 _ERROR_TYPE = pa.struct([("class", pa.string()), ("reason", pa.string())])
 _HEADERS = OUTGOING["headers"]
+_OVERHEAD, _OVERHEAD_OF_HEADER = 100, 10  # bytes that Kafka adds, at most: of a batch with one record, of a header
 _HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -49,6 +51,7 @@ class EncodeRecords:
 
     key: Encoder | None
     value: Encoder | None
+    largest: int | None = None  # bytes of a record that the topic takes
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         failures: dict[int, Failure] = {}
@@ -56,6 +59,9 @@ class EncodeRecords:
         for name, encoder in (("value", self.value), ("key", self.key)):
             if encoder is not None:
                 columns[name] = _encoded(encoder, columns[name], failures)
+        for i, size in self._too_large(columns):
+            why = f"the record has {size:,} bytes, the topic takes {self.largest:,} (`max.message.bytes`)"
+            failures.setdefault(i, Failure(TOO_LARGE, why))
         topics = columns["topic"]
         named = pc.fill_null(pc.match_substring_regex(topics, TOPIC_NAME), False)
         if not pc.all(named).as_py():
@@ -66,6 +72,19 @@ class EncodeRecords:
             errors[i] = {"class": failure.error_class, "reason": failure.reason}
         columns[OUTGOING_ERROR] = pa.array(errors, _ERROR_TYPE) if failures else pa.nulls(batch.num_rows, _ERROR_TYPE)
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def _too_large(self, columns: dict[str, pa.Array]) -> Iterator[tuple[int, int]]:
+        """Rows that Kafka would refuse, and with them all of their transaction; and how large they are."""
+        if self.largest is None:
+            return
+        lengths = [pc.fill_null(pc.binary_length(columns[name]), 0) for name in ("key", "value")]
+        sizes = pc.add(*lengths)
+        for i in pc.indices_nonzero(pc.greater(sizes, self.largest // 2)).to_pylist():
+            headers = columns["headers"][i].as_py() or []
+            size = sizes[i].as_py() + _OVERHEAD
+            size += sum(len(h["key"].encode()) + len(h["value"] or b"") + _OVERHEAD_OF_HEADER for h in headers)
+            if size > self.largest:
+                yield i, size
 
 
 @dataclass(frozen=True)
@@ -125,6 +144,7 @@ class Encoding:
     def __init__(self, sink: str, to: KafkaTopic, base: Path, registry: Callable[[], SchemaRegistry]) -> None:
         self._sink, self._to, self._base, self._registry = sink, to, base, registry
         self._parts: dict[str, Prepared] = {}
+        self.largest: int | None = None
 
     @property
     def topics(self) -> list[str]:
@@ -133,7 +153,7 @@ class Encoding:
     @property
     def encode(self) -> EncodeRecords:
         key = self._parts.get("key")
-        return EncodeRecords(key.encoder if key else None, self._parts["value"].encoder)
+        return EncodeRecords(key.encoder if key else None, self._parts["value"].encoder, self.largest)
 
     def prepare(self, view: str, columns: StructType) -> None:
         from pyspark.errors import PySparkException
@@ -195,7 +215,7 @@ class Encoding:
     @property
     def encode_picked(self) -> EncodeRecords:
         key = self._parts.get("key")
-        return EncodeRecords(key.in_worker if key else None, self._parts["value"].in_worker)
+        return EncodeRecords(key.in_worker if key else None, self._parts["value"].in_worker, self.largest)
 
     def _headers(self, rows: DataFrame) -> Column:
         from pyspark.sql import functions as F

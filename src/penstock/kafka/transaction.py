@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from penstock.errors import Fenced, KafkaUnreachable, PenstockError, SinkFailed
@@ -32,10 +33,9 @@ _ASK_AGAIN_S = 0.2
 _COORDINATOR_MOVES = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
 # Another attempt took over, or the broker gave the transaction up because it was open for too long.
 _FENCED = {"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE"}
-# The broker aborts a transaction that is open for longer. Its own limit (transaction.max.timeout.ms) is 15 minutes.
-_TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
+# The broker aborts a transaction that is open for longer; this is also its own limit (transaction.max.timeout.ms).
+OPEN_FOR = timedelta(minutes=15)
 _PRODUCER = {
-    "transaction.timeout.ms": str(_TRANSACTION_TIMEOUT_MS),
     "message.max.bytes": str(16 * 1024 * 1024),  # the broker decides what is too large, not the client
     "linger.ms": "5",
     "batch.size": str(1024 * 1024),
@@ -59,8 +59,10 @@ class Owner:
         self.refused: list[str] = []
 
     @classmethod
-    def take(cls, config: dict[str, str], name: str, group: str) -> Owner:
-        producer = connection.producer({**config, **_PRODUCER, "transactional.id": name})
+    def take(cls, config: dict[str, str], name: str, group: str, open_for: timedelta = OPEN_FOR) -> Owner:
+        limit = str(round(open_for.total_seconds() * 1000))
+        own = {**_PRODUCER, "transactional.id": name, "transaction.timeout.ms": limit}
+        producer = connection.producer({**config, **own})
         with said_by_kafka(f"no transaction for '{name}'"):
             _answered(lambda: producer.init_transactions(_TIMEOUT_S))
         return cls(config, name, group, producer)
@@ -86,6 +88,17 @@ class Owner:
             raise _translated(error, f"no transaction for '{self.name}'") from None
         finally:
             consumer.close()
+
+    def produce(self, topic: str, value: bytes | None, key: bytes | None, **more: Any) -> None:
+        """One record into the transaction; waits while the client's buffer is full."""
+        while True:
+            try:
+                self.producer.produce(topic, value, key, on_delivery=self.delivered, **more)
+            except BufferError:
+                self.producer.poll(0.1)
+            else:
+                self.producer.poll(0)
+                return
 
     def delivered(self, error: Any, _message: Any) -> None:
         """For `on_delivery` of every record."""

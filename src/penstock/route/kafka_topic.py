@@ -85,7 +85,13 @@ class DeadLetterTopics:
             # One partition: the rows are made by all cores at once, and then streamed instead of held in the driver.
             for row in in_ms.repartition(1).toLocalIterator():
                 letter = dead_letter.from_row(row, batch)
-                _produce(owner, self.topic_for(letter.topic), letter)
+                owner.produce(
+                    self.topic_for(letter.topic),
+                    letter.value,
+                    letter.key,
+                    timestamp=max(letter.timestamp_ms, 0),
+                    headers=dead_letter.to_headers(letter),
+                )
                 count += 1
         said = json.dumps({"batch": batch.id, "dead": count})
         # On every topic: which of them there are can change between two starts.
@@ -107,22 +113,3 @@ class DeadLetterTopics:
 
 def _name(batch: Batch) -> str:
     return f"penstock.{batch.pipeline}.{batch.query}.dead-letters"
-
-
-def _produce(owner: Owner, topic: str, letter: DeadLetter) -> None:
-    headers = dead_letter.to_headers(letter)
-    while True:
-        try:
-            owner.producer.produce(
-                topic,
-                letter.value,
-                letter.key,
-                timestamp=max(letter.timestamp_ms, 0),
-                headers=headers,
-                on_delivery=owner.delivered,
-            )
-        except BufferError:
-            owner.producer.poll(0.1)
-        else:
-            owner.producer.poll(0)
-            return

@@ -11,7 +11,7 @@ One batch is `Assembly.process`. Its steps, and why a crash between any two of t
 
 Steps 1 and 2 go through the engine, or, where no SQL lies between, in one pass through the workers (`one_pass`).
 Kafka is read once per batch: the counts of step 4 are taken while the sink writes. Only a batch that has dead letters
-is read a second time, to fetch their bytes.
+is read a second time, to fetch their bytes; and one that a step fails on, to find the records it fails on (`culprits`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from penstock import failpoint
+from penstock import failpoint, record
 from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, TopicFact
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import BatchUnbalanced
 from penstock.record import Batch, Failure
 from penstock.runtime import balance, fingerprint
 from penstock.runtime.balance import unbalanced
-from penstock.runtime.inlet import Inlet, Position, passed, source_views
+from penstock.runtime.culprits import culprits, speaks_of_a_value, without
+from penstock.runtime.inlet import Inlet, Position, all_views, passed, source_views
 from penstock.runtime.one_pass import Shortcut, shortcut
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.readers import Readers
@@ -50,6 +51,8 @@ _RAW = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
     "headers array<struct<key:string,value:binary>>"
 )
+Culprits = dict[str, dict[Position, Failure]]
+"""By sink: the records that its steps or its condition fail on."""
 _LOCATED = 1_000_000  # offsets: in larger batches the positions of dead records could fill the driver
 
 
@@ -82,17 +85,26 @@ class Assembly:
             self.settle(raw.sparkSession)
         spanned = sum(map(len, ranges))
         locate = spanned <= _LOCATED
+        failed: Culprits = {}
         if isinstance(self.way, Shortcut):
             counted, written, over = self._short_way(self.way, raw, batch, locate=locate)
         else:
-            counted, written, over = self._through_the_engine(raw, batch, topics, locate=locate)
+            try:
+                counted, written, over = self._through_the_engine(raw, batch, topics, failed, locate=locate)
+            except Exception as error:
+                failed = self._culprits(raw, batch) if speaks_of_a_value(error) else {}
+                if not failed:
+                    raise
+                self.first = True  # some sinks may have been written
+                counted, written, over = self._through_the_engine(raw, batch, topics, failed, locate=locate)
         failpoint.reach("after-sinks", batch_id, raw)
         # 3. dead letters
         rejected = _rejected(done for done, _ in written.values())
-        self._bury(batch, raw, counted, rejected)
+        failing = {where: why for found in failed.values() for where, why in found.items() if where not in rejected}
+        self._bury(batch, raw, counted, rejected, failing, [done.letters for done, _ in written.values()])
         failpoint.reach("after-dead-letters", batch_id, raw)
         # 4. the balance
-        by_view = Counter(topics[topic].view for topic, _, _ in rejected)
+        by_view = Counter(topics[topic].view for topic, _, _ in (*rejected, *failing))
         counts = {view: replace(found.counts, rejected=by_view[view]) for view, found in counted.items()}
         entry = Entry(
             pipeline=batch.pipeline,
@@ -106,10 +118,12 @@ class Assembly:
             sinks={
                 name: SinkCount(
                     written=done.rows,
-                    dropped=counts[view].passed - done.all if (view := over[name]) else None,
+                    dropped=counts[view].passed - done.all - len(failed.get(name, ()))
+                    if (view := over[name])
+                    else None,
                     fingerprint=which,
                     superseded=done.superseded,
-                    rejected=len(done.rejected),
+                    rejected=len(done.rejected) + len(failed.get(name, ())),
                 )
                 for name, (done, which) in written.items()
             },
@@ -126,8 +140,17 @@ class Assembly:
             self.read_anew()
         return entry
 
+    def _culprits(self, raw: DataFrame, batch: Batch) -> Culprits:
+        """The records that a step or a condition fails on, for each sink that they are in the way of."""
+
+        def rows_of(outlet: Outlet) -> Callable[[DataFrame], DataFrame]:
+            return lambda part: outlet.rows(all_views(self.pipeline, self.inlets, part))
+
+        found = {outlet.sink.name: culprits(raw, batch.ranges, rows_of(outlet)) for outlet in self.outlets}
+        return {name: some for name, some in found.items() if some}
+
     def _through_the_engine(
-        self, raw: DataFrame, batch: Batch, topics: dict[str, TopicFact], *, locate: bool
+        self, raw: DataFrame, batch: Batch, topics: dict[str, TopicFact], failed: Culprits, *, locate: bool
     ) -> tuple[dict[str, Counted], dict[str, tuple[Written, int | None]], dict[str, str | None]]:
         """Steps 1 and 2: what was counted per view, what each sink says, and what each sink is over."""
         # 1. decode and judge
@@ -136,11 +159,17 @@ class Assembly:
         tallies = {i.view: Tally(i.contract, i.judged(raw), shared=shared, locate=locate) for i in self.inlets}
         sources = {inlet.view: passed(tallies[inlet.view].rows) for inlet in self.inlets}
         made = views(sources, self.pipeline.transform)
+        sound = {
+            name: views({view: without(rows, some) for view, rows in sources.items()}, self.pipeline.transform)
+            for name, some in failed.items()
+        }
         try:
             # 2. sinks
             failpoint.reach("before-sinks", batch.id, raw)
             written = {
-                o.sink.name: self._into(o.sink, _of_view(batch, topics, over[o.sink.name]), o.rows(made))
+                o.sink.name: self._into(
+                    o.sink, _of_view(batch, topics, over[o.sink.name]), o.rows(sound.get(o.sink.name, made))
+                )
                 for o in self.outlets
             }
             counted = {view: tally.result() for view, tally in tallies.items()}
@@ -161,6 +190,15 @@ class Assembly:
         if done.all != counted.counts.passed and not self._accepts_replay():
             raise unbalanced(batch.id, f"{counted.counts.passed} records passed, sink '{name}' accounts for {done.all}")
         return {view: counted}, {name: (done, which)}, {name: view}
+
+    @property
+    def dead_letters_guarantee(self) -> str:
+        if isinstance(self.way, Shortcut) and self.way.finish.posts:
+            return (
+                f"exactly-once: in the transaction of their input partition, together with what sink "
+                f"'{self.way.finish.name}' writes of it"
+            )
+        return self.dead_letters.guarantee
 
     def way_in_words(self) -> str | None:
         if self.way is None:
@@ -219,13 +257,23 @@ class Assembly:
         return self.first and BatchUnbalanced.code in self.accepted
 
     def _bury(
-        self, batch: Batch, raw: DataFrame, counted: dict[str, Counted], rejected: dict[Position, Failure]
+        self,
+        batch: Batch,
+        raw: DataFrame,
+        counted: dict[str, Counted],
+        rejected: dict[Position, Failure],
+        failing: dict[Position, Failure],
+        posted: list[int | None],
     ) -> None:
-        dead = sum(found.counts.dead for found in counted.values()) + len(rejected)
-        held = self.dead_letters.written(batch) if self.first else None
+        """Write the dead letters, unless the one sink there is has sent them along (`posted`)."""
+        dead = sum(found.counts.dead for found in counted.values()) + len(rejected) + len(failing)
+        held = posted[0] if len(posted) == 1 else None
+        if held is None and self.first:
+            held = self.dead_letters.written(batch)
         if held is None and dead:
             parts = [i.dead_rows(raw, counted[i.view]) for i in self.inlets if counted[i.view].counts.dead]
-            parts += [i.rejected_rows(raw, rejected) for i in self.inlets if rejected]
+            parts += [i.picked_rows(raw, record.SINK, rejected) for i in self.inlets if rejected]
+            parts += [i.picked_rows(raw, record.TRANSFORM, failing) for i in self.inlets if failing]
             held = self.dead_letters.write(batch, reduce(lambda a, b: a.unionByName(b), parts))
         if (held or 0) != dead and not self._accepts_replay():
             raise unbalanced(batch.id, f"{dead} records died, {held or 0} dead letters were written")

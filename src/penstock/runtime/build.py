@@ -33,6 +33,7 @@ from penstock.sink.kafka.exactly_once import KafkaSink
 from penstock.sink.kafka.stock import StockKafkaSink
 from penstock.sink.parquet import ParquetSink
 from penstock.sink.postgres.sink import PostgresSink
+from penstock.sink.trial import ConsoleSink, MemorySink
 from penstock.spec import sinks as spec
 from penstock.spec.formats import AnyFormat, FromRegistry
 from penstock.spec.model import Pipeline
@@ -131,11 +132,16 @@ def _sink(pipeline: Pipeline, name: str, sink: spec.Sink, registry: Callable[[],
             return IcebergSink(name, to.table, catalog, tuple(to.partition_by), key, order_by, to.evolve is not None)
         case spec.Sink(postgres=spec.PostgresTable() as to):
             return PostgresSink(name, resolve(to.url, pipeline.base), to.table, *_key(to.upsert))
+        case spec.Sink(console=spec.Console() as to):
+            return ConsoleSink(name, to.rows)
+        case spec.Sink(memory=spec.MemoryTable() as to):
+            return MemorySink(name, to.table, to.max_rows)
         case spec.Sink(kafka=spec.KafkaTopic() as to):
             encoding, config = Encoding(name, to, pipeline.base, registry), client_config(pipeline)
             if to.guarantee == "at-least-once":
                 return StockKafkaSink(name, config, spark_options(pipeline), encoding)
-            return KafkaSink(name, config, encoding, to.guarantee, tuple(pipeline.source.topics), to.origin)
+            sources = tuple(pipeline.source.topics)
+            return KafkaSink(name, config, encoding, to.guarantee, sources, to.origin, to.transaction_timeout)
     raise AssertionError(sink)
 
 

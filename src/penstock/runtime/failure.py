@@ -28,7 +28,9 @@ _KAFKA_AWAY = (
     "CANNOT_LOAD_KAFKA",
     "Connection refused",
 )
-_OURS = re.compile(r"^penstock\.errors\.(\w+): (.*)$", re.MULTILINE)
+_OURS = re.compile(
+    r"^penstock\.errors\.(\w+): (.*)$(?:\ncause: (.*)$)?(?:\nnext: (.*)$)?", re.MULTILINE
+)  # the traceback of a worker, with the notes that an error of ours has
 _JAVA_NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: java\.lang\.Thread)")
 
 
@@ -40,7 +42,8 @@ def translate(error: BaseException, log: Path) -> PenstockError:
     lines = _said(text)
     ours = _OURS.findall(text)
     if ours and (kind := getattr(errors, ours[-1][0], None)):  # raised in a worker; only its words came through
-        return cast(PenstockError, kind(ours[-1][1], cause="a Python worker said so", next_command=f"read {log}"))
+        _, what, cause, next_command = ours[-1]
+        return cast(PenstockError, kind(what, cause=cause or None, next_command=next_command or f"read {log}"))
     if STOP_MARK in text:
         said = text.split(STOP_MARK, 1)[1].split("\n", maxsplit=1)[0].strip()
         return RuleStopped(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,19 +18,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock import record
 from penstock.checkpoint.ledger import ViewCount
 from penstock.decode.columns import arrow_type
-from penstock.decode.worker import DecodeBatches
+from penstock.decode.worker import SCHEMA_ID, DecodeBatches
 from penstock.errors import SinkFailed
 from penstock.record import DELETED, ERROR, KAFKA, NULL_VALUE, ORIGIN, Batch
+from penstock.route.dead_letter import DeadLetter, to_headers
 from penstock.runtime import fingerprint
 from penstock.runtime.inlet import Inlet
 from penstock.runtime.tally import Counted
 from penstock.sink.contract import Incoming, Written
 from penstock.sink.kafka.exactly_once import KafkaSink
+from penstock.sink.kafka.worker import Letter
 from penstock.sink.native import FileWriter, NewFile, TakesFiles
 from penstock.spec.model import Pipeline
-from penstock.transform.contract import DECODE, TOMBSTONE
+from penstock.transform.contract import DECODE, TOMBSTONE, fields_of
 from penstock.transform.native import Condition, condition
 
 if TYPE_CHECKING:
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 
     from penstock.runtime.outlet import Outlet
 
+_SHOWN = 80  # characters of a value in a reason
 _RESULT = (
     "read bigint, passed bigint, verdicts map<string,bigint>, fingerprint bigint, outcome string, "
     "dead array<struct<topic:string,partition:int,offset:bigint>>"
@@ -121,19 +126,28 @@ class Origins:
         return found
 
 
+@dataclass(frozen=True)
+class Part:
+    """A decoded batch: what passed, and what died of which verdict."""
+
+    good: pa.RecordBatch
+    dead: pa.RecordBatch | None = None
+    verdicts: pa.Array | None = None
+
+
 class Out(Protocol):
     """The sink's part of the worker. Pickles."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch], origins: Origins, /) -> dict[str, Any] | None:
-        """Take every batch of records that passed; say what became of them, in JSON's types."""
+    def __call__(self, parts: Iterator[Part], origins: Origins, /) -> dict[str, Any] | None:
+        """Take every batch, to its end; say what became of the records that passed, in JSON's types."""
 
 
 @dataclass(frozen=True)
 class Counting:
     """For a replay of what is written already: nothing is done with the records."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch], _origins: Origins) -> None:
-        for _ in batches:
+    def __call__(self, parts: Iterator[Part], _origins: Origins) -> None:
+        for _ in parts:
             pass
 
 
@@ -143,10 +157,11 @@ class IntoFile:
     columns: pa.Schema
     layout: str
 
-    def __call__(self, batches: Iterator[pa.RecordBatch], origins: Origins) -> dict[str, Any] | None:
+    def __call__(self, parts: Iterator[Part], origins: Origins) -> dict[str, Any] | None:
         writer = FileWriter(self.directory, self.columns, self.layout)
-        for batch in batches:
-            writer.write(self._row(batch, origins))
+        for part in parts:
+            if part.good.num_rows:
+                writer.write(self._row(part.good, origins))
         file = writer.close()
         return asdict(file) if file else None
 
@@ -179,24 +194,23 @@ class OnePass:
         verdicts: Counter[str] = Counter()
         dead: list[dict[str, Any]] = []
 
-        def kept() -> Iterator[pa.RecordBatch]:
+        def judged() -> Iterator[Part]:
             nonlocal read, passed, which
             for batch in self.decode(batches):
                 read += batch.num_rows
                 verdict = self.judge(batch)
-                good = batch
+                part = Part(batch)
                 if verdict is not None:
                     verdicts.update(v for v in verdict.to_pylist() if v is not None)
+                    died = pc.is_in(verdict, pa.array(list(self.deadly), pa.string()))
+                    part = Part(batch.filter(verdict.is_null()), batch.filter(died), verdict.filter(died))
                     if self.locate:
-                        died = pc.is_in(verdict, pa.array(list(self.deadly), pa.string()))
-                        dead.extend(self.origins.places(batch.filter(died)))
-                    good = batch.filter(verdict.is_null())
-                passed += good.num_rows
-                which += self.origins.fingerprint(good)
-                if good.num_rows:
-                    yield good
+                        dead.extend(self.origins.places(part.dead))
+                passed += part.good.num_rows
+                which += self.origins.fingerprint(part.good)
+                yield part
 
-        outcome = self.out(kept(), self.origins)
+        outcome = self.out(judged(), self.origins)
         yield pa.RecordBatch.from_pylist(
             [
                 {
@@ -212,11 +226,83 @@ class OnePass:
         )
 
 
+@dataclass(frozen=True)
+class Posted:
+    """Dead records as letters that a Kafka sink sends along: key, value and headers as they came, reasons as
+    `transform.contract` gives them."""
+
+    batch: Batch
+    to: str  # the topic; `{topic}` in it stands for the one the record came from
+    rules: tuple[tuple[str, str, tuple[str, ...]], ...]  # name, condition, the fields it speaks of
+    origins: Origins
+
+    def died(self, rows: pa.RecordBatch, verdicts: pa.Array) -> list[Letter]:
+        found = []
+        rules = {name: (text, fields) for name, text, fields in self.rules}
+        for row, verdict in zip(self._rows(rows), verdicts.to_pylist(), strict=True):
+            if row[ERROR] is not None:
+                why = (record.DECODE, row[ERROR]["class"], row[ERROR]["reason"])
+            else:
+                text, fields = rules[verdict]
+                seen = "".join(f"; {name} = {_shown(row[name])}" for name in fields)
+                why = (record.CONTRACT, record.BROKEN_RULE, f"{verdict}: not true: {text}{seen}")
+            found.append(self._letter(row, *why))
+        return found
+
+    def refused(self, rows: pa.RecordBatch, sink: str, failures: list[dict[str, Any]]) -> list[Letter]:
+        return [
+            self._letter(row, record.SINK, failure["class"], f"sink '{sink}': {failure['reason']}")
+            for row, failure in zip(self._rows(rows), failures, strict=True)
+        ]
+
+    def _rows(self, rows: pa.RecordBatch) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = rows.to_pylist()
+        for name in ORIGIN:
+            column = self.origins.column(rows, name)
+            values = column.cast(pa.int64()) if name == "timestamp" else column
+            for row, value in zip(found, values.to_pylist(), strict=True):
+                row[f"{KAFKA}_{name}"] = value
+        return found
+
+    def _letter(self, row: dict[str, Any], stage: str, error_class: str, reason: str) -> Letter:
+        at = {name: row[f"{KAFKA}_{name}"] for name in (*ORIGIN, *record.ON_REQUEST)}
+        letter = DeadLetter(
+            key=at["key"],
+            value=at["value"],
+            headers=[(h["key"], h["value"]) for h in at["headers"] or []],
+            topic=at["topic"],
+            partition=at["partition"],
+            offset=at["offset"],
+            timestamp_ms=at["timestamp"] // 1000,
+            timestamp_type=at["timestamp_type"],
+            stage=stage,
+            error_class=error_class,
+            reason=reason,
+            pipeline=self.batch.pipeline,
+            query=self.batch.query,
+            batch=self.batch.id,
+            schema_id=row[SCHEMA_ID],
+        )
+        to = self.to.replace("{topic}", letter.topic)
+        return Letter(letter.position, to, letter.key, letter.value, to_headers(letter), letter.timestamp_ms)
+
+
+def _shown(value: Any) -> str:
+    """As SQL casts it to text."""
+    if value is None:
+        return "null"
+    return (f"{value:f}" if isinstance(value, Decimal) else str(value))[:_SHOWN]
+
+
 class Finish(Protocol):
     """The sink's part of the driver."""
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def posts(self) -> bool:
+        """Whether dead letters are written by it, together with the rows; it is then handed the raw records too."""
 
     def begin(self, batch: Batch, rows: DataFrame, /, *, replay: bool) -> Out: ...
 
@@ -236,6 +322,10 @@ class Files:
     @property
     def name(self) -> str:
         return self.sink.name
+
+    @property
+    def posts(self) -> bool:
+        return False
 
     def begin(self, batch: Batch, _rows: DataFrame, *, replay: bool) -> Out:
         self._held = self.sink.held(batch) if replay else None
@@ -263,7 +353,7 @@ class Shortcut:
     def run(self, raw: DataFrame, batch: Batch, *, replay: bool, locate: bool) -> tuple[Counted, Written, int]:
         """What was counted, what the sink says, and the fingerprint of what it was handed."""
         decode, contract = self.inlet.decode, self.inlet.contract
-        sent, worker = decode.handed(raw)
+        sent, worker = decode.handed(raw, with_raw=self.finish.posts)
         out = self.finish.begin(batch, raw, replay=replay)
         one_pass = OnePass(worker, self.judge, frozenset(contract.deadly), Origins(decode.topic), out, locate)
         found = sent.mapInArrow(one_pass, _RESULT).collect()
@@ -302,7 +392,7 @@ def shortcut(pipeline: Pipeline, inlets: list[Inlet], outlets: list[Outlet], inc
         return f"its rows have more than fields and `{KAFKA}`"
     judge = Judge(tuple((name, made) for name, made in native if made), inlet.contract.drop_tombstones)
     if isinstance(sink, KafkaSink):
-        finish = sink.one_pass(struct)
+        finish = sink.one_pass(struct, _letters(pipeline, inlet))
         return finish if isinstance(finish, str) else Shortcut(inlet, judge, finish)
     if not isinstance(sink, TakesFiles):
         return "its sink writes through the engine"
@@ -323,3 +413,13 @@ def shortcut(pipeline: Pipeline, inlets: list[Inlet], outlets: list[Outlet], inc
     if columns.names != incoming.columns.names:
         return f"its columns differ: {', '.join(incoming.columns.names)}"
     return Shortcut(inlet, judge, Files(sink, columns, incoming.columns.json()))
+
+
+def _letters(pipeline: Pipeline, inlet: Inlet) -> Callable[[Batch], Posted] | None:
+    """How dead records are sent along with the rows; None where dead letters do not go to Kafka."""
+    to = pipeline.dead_letters.kafka
+    if to is None:
+        return None
+    columns = [member.name for member in inlet.decode.value.struct.members]
+    rules = tuple((rule.name, rule.rule, fields_of(rule, columns)) for rule in inlet.contract.rules)
+    return lambda batch: Posted(replace(batch, ranges=()), to.topic, rules, Origins(inlet.decode.topic))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.kafka.admin import TopicFacts
-from penstock.route.dead_letter import DeadLetters
 from penstock.runtime.outlet import Outlet
 from penstock.sink.kafka.exactly_once import KafkaSink
 from penstock.sink.kafka.stock import StockKafkaSink
@@ -68,7 +67,7 @@ def path_of(pipeline: Pipeline, there: Mapping[str, TopicFacts] | None) -> Path:
     return Path(source.pattern.match if source.pattern else None, topics, rules, list(pipeline.transform))
 
 
-def routes_of(pipeline: Pipeline, outlets: Iterable[Outlet], dead_letters: DeadLetters | None) -> list[Route]:
+def routes_of(pipeline: Pipeline, outlets: Iterable[Outlet], dead_letters: str | None) -> list[Route]:
     """In the order of the spec, the dead letters last. Sinks that were told their columns say how they write."""
     made = {outlet.sink.name: outlet.sink for outlet in outlets}
     routes = []
@@ -77,7 +76,7 @@ def routes_of(pipeline: Pipeline, outlets: Iterable[Outlet], dead_letters: DeadL
         routes.append(Route(name, sink.from_, sink.where, _target(sink), **said))
     to = pipeline.dead_letters
     target = Target("kafka", to.kafka.topic) if to.kafka else Target("delta", to.delta.path if to.delta else "")
-    return [*routes, Route("dead letters", None, None, target, dead_letters.guarantee if dead_letters else None)]
+    return [*routes, Route("dead letters", None, None, target, dead_letters)]
 
 
 def _said(sink: object) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def plan(pipeline: Pipeline, accept: Collection[str] = ()) -> Plan:
             _settle(aside, assembly, made.engine, found)
             made.way = assembly.way_in_words()
         made.routes = outline.routes_of(
-            pipeline, assembly.outlets if assembly else [], assembly.dead_letters if assembly else None
+            pipeline, assembly.outlets if assembly else [], assembly.dead_letters_guarantee if assembly else None
         )
     if pipeline.registry and not any(isinstance(each, RegistryUnreachable) for each in found.problems):
         try:

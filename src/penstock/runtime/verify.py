@@ -22,7 +22,7 @@ from penstock.errors import LedgerMissing, first_line
 from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.kafka.consume import position, visible
-from penstock.record import KAFKA, SINK, OffsetRange
+from penstock.record import KAFKA, SINK, TRANSFORM, OffsetRange
 from penstock.route.dead_letter import DeadLetters
 from penstock.runtime import build, fingerprint, recount
 from penstock.runtime.failure import translate
@@ -188,12 +188,12 @@ def _in_kafka(pipeline: Pipeline, entries: list[Entry], report: Report) -> By:
 
 
 def _in_dead_letters(letters: DeadLetters, query: str, report: Report) -> tuple[By, By]:
-    """All of them, and those that only a sink refused: another sink may well hold these."""
+    """All of them, and those that died on their way to one sink: another one may well hold these."""
     found: dict[Partition, list[int]] = {}
     refused: dict[Partition, list[int]] = {}
     for letter in letters.read(query):
         found.setdefault((letter.topic, letter.partition), []).append(letter.offset)
-        if letter.stage == SINK:
+        if letter.stage in (TRANSFORM, SINK):
             refused.setdefault((letter.topic, letter.partition), []).append(letter.offset)
     by_sink = {partition: np.array(offsets, dtype=np.int64) for partition, offsets in refused.items()}
     return _once(found, "dead-letter", report), by_sink

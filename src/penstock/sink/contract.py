@@ -30,6 +30,7 @@ class Written:
     rows: int  # it holds them
     superseded: int = 0  # a newer row of the same key took their place
     rejected: Sequence[Rejected] = ()
+    letters: int | None = None  # dead letters that were written together with the rows; None: that is for others to do
 
     @property
     def all(self) -> int:

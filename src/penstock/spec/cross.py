@@ -124,6 +124,8 @@ def _target(sink: Sink) -> tuple[tuple[str, ...], str | None]:
         return ("iceberg", "table"), f"{sink.iceberg.catalog.name}:{sink.iceberg.table}"
     if sink.postgres:
         return ("postgres", "table"), f"{sink.postgres.url} {sink.postgres.table}"
+    if sink.memory:
+        return ("memory", "table"), f"\0{sink.memory.table}"
     return (), None
 
 

@@ -47,6 +47,8 @@ def cross_mistakes(data: Any) -> list[CrossMistake]:
                 iceberg=None,
                 postgres=None,
                 kafka=None,
+                console=None,
+                memory=None,
             )
             for name, sink in _mappings(data, "sinks").items()
             if isinstance(sink.get("from"), str)

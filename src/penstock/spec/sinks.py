@@ -236,12 +236,30 @@ class KafkaTopic(Part):
         "and say where they came from), else by batch. `at-least-once`: Spark's own sink; a batch that is run again is "
         "written again.",
     )
+    transaction_timeout: Duration = Field(
+        timedelta(minutes=15),
+        description="How long a transaction may be open before the broker ends it, and the batch is tried again. Not "
+        "above `transaction.max.timeout.ms` of the brokers.",
+    )
 
     @model_validator(mode="after")
     def _one_topic(self) -> KafkaTopic:
         if (self.topic is None) == (self.topic_column is None):
             raise PydanticCustomError("one_kind", "kafka needs exactly one of: topic, topic_column")
         return self
+
+
+class Console(Part):
+    """Rows as JSON lines on standard output, to try a pipeline out."""
+
+    rows: int = Field(20, ge=0, description="Most rows of a batch that are printed; the others are counted.")
+
+
+class MemoryTable(Part):
+    """Rows in a temporary view of the Spark session, to try a pipeline out from Python: `spark.table(name)`."""
+
+    table: ViewName = Field(description="Name of the view.")
+    max_rows: int = Field(100_000, ge=1, description="Most rows it may have; the pipeline stops before there are more.")
 
 
 class Sink(Part):
@@ -256,6 +274,8 @@ class Sink(Part):
     iceberg: IcebergTable | None = Field(None, description="Write to an Iceberg table.")
     postgres: PostgresTable | None = Field(None, description="Write to a PostgreSQL table.")
     kafka: KafkaTopic | None = Field(None, description="Write to a Kafka topic.")
+    console: Console | None = Field(None, description="Print rows.")
+    memory: MemoryTable | None = Field(None, description="Keep rows in a temporary view of Spark.")
 
     def formats(self, name: str) -> dict[tuple[str, ...], AnyEncode]:
         """Where a sink of this name says how values and keys are written -> how."""
@@ -272,4 +292,4 @@ class Sink(Part):
         return self
 
 
-KINDS = ("delta", "parquet", "iceberg", "postgres", "kafka")
+KINDS = ("delta", "parquet", "iceberg", "postgres", "kafka", "console", "memory")

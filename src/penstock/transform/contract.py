@@ -7,6 +7,7 @@ mark keeps them apart from the rules, whose names begin with a letter.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -112,8 +113,7 @@ class Contract:
         """The values of the fields a rule speaks of: `; amount = -5.00`."""
         from pyspark.sql import functions as F
 
-        words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", rule.rule))
-        names = [name for name in rows.columns if name in words and name not in (record.KAFKA, record.ERROR)]
+        names = fields_of(rule, rows.columns)
         parts = [
             F.concat(
                 F.lit(f"; {name} = "), F.substring(F.coalesce(F.col(quoted(name)).cast("string"), F.lit("null")), 1, 80)
@@ -121,6 +121,12 @@ class Contract:
             for name in names
         ]
         return F.concat(*parts) if parts else F.lit("")
+
+
+def fields_of(rule: Rule, columns: Iterable[str]) -> tuple[str, ...]:
+    """The columns that a rule speaks of."""
+    words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", rule.rule))
+    return tuple(name for name in columns if name in words and name not in (record.KAFKA, record.ERROR))
 
 
 def _tried(condition: str) -> Column:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from penstock.errors import SinkFailed
+from penstock.kafka import admin
 from penstock.record import OUTGOING, Failure
 from penstock.sink.contract import Rejected
 from penstock.spec.types import Struct
@@ -25,8 +26,13 @@ SCHEMA = ", ".join(
 )
 
 
+_LARGEST = "max.message.bytes"
+
+
 class Encoding(Protocol):
     """How rows of a view become records. `runtime` gives one, made of the encode stage."""
+
+    largest: int | None  # bytes of a record; a larger one is not encoded. Set by the sink, which knows the topic
 
     def prepare(self, view: str, columns: StructType) -> None:
         """Called once per start, before anything else. Raises SpecInvalid for columns that cannot be encoded."""
@@ -58,6 +64,13 @@ class Picked(Protocol):
 class Encode(Protocol):
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch of `Encoding.rows` with the columns of `SCHEMA`. Never raises."""
+
+
+def look_at_topics(config: dict[str, str], encoding: Encoding) -> None:
+    """The topics that are known beforehand must be there; how large their records may be is told to `encoding`."""
+    admin.require_topics(config, encoding.topics)
+    found = admin.topic_configs(config, encoding.topics).values()
+    encoding.largest = min((int(each[_LARGEST]) for each in found if _LARGEST in each), default=None)
 
 
 @dataclass(frozen=True)

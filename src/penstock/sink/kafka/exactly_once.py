@@ -12,8 +12,9 @@ transaction, reads its mark, and sends only what lies above it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock import failpoint
@@ -23,8 +24,8 @@ from penstock.kafka.consume import headers_of, visible
 from penstock.kafka.transaction import Place
 from penstock.record import KAFKA, ORIGIN_HEADER, Batch, Known
 from penstock.sink.contract import Incoming, Written
-from penstock.sink.kafka.encoding import Encoding, Picked, rejected
-from penstock.sink.kafka.worker import RESULT, SendBatch, Sending, SendPartition, SendPicked, Work
+from penstock.sink.kafka.encoding import Encoding, Picked, look_at_topics, rejected
+from penstock.sink.kafka.worker import RESULT, Letters, SendBatch, Sending, SendPartition, SendPicked, Work
 from penstock.spec.types import Struct
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class KafkaSink:
     asked: str  # the spec's `guarantee`
     sources: tuple[str, ...] = ()  # topics that are read; none where a pattern names them
     origin: bool = False  # records say in a header which one they were made of
+    open_for: timedelta = transaction.OPEN_FOR
     mode: Mode | None = None  # settled when the view is known
     why: str = ""  # not the other mode
     _known: Known = field(default_factory=Known, repr=False)
@@ -55,7 +57,7 @@ class KafkaSink:
         return _SAID[self.mode] if self.mode else "exactly-once"
 
     def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None:
-        admin.require_topics(self.config, self.encoding.topics)
+        look_at_topics(self.config, self.encoding)
         if known.planned is None and TableOfAnotherQuery.code not in accepted:
             self._check_alone(batch)
         self._known = Known() if TableDiffers.code in accepted else known
@@ -84,30 +86,32 @@ class KafkaSink:
         else:
             send = SendBatch(self._batch_work(batch, crash), self.encoding.encode)
             encoded = encoded.repartition(1)  # the rows are made by all cores at once, and then sent by one
-        return self.ended(batch, [row.asDict() for row in encoded.mapInArrow(send, RESULT).collect()])
+        return self.ended(batch, [row.asDict(recursive=True) for row in encoded.mapInArrow(send, RESULT).collect()])
 
-    def one_pass(self, struct: Struct) -> OnePassKafka | str:
+    def one_pass(self, struct: Struct, letters: Callable[[Batch], Letters] | None) -> OnePassKafka | str:
         """This sink's part of a batch that never goes back to the engine, or why it cannot have one."""
         if self.mode != "exactly-once-by-partition":
             return "its rows are sent by batch"
         picked = self.encoding.picked(struct)
-        return picked if isinstance(picked, str) else OnePassKafka(self, picked)
+        return picked if isinstance(picked, str) else OnePassKafka(self, picked, letters)
 
     def begin(self, batch: Batch, *, replay: bool) -> None:
         if replay:
             self._check_marks(batch)
 
-    def ended(self, batch: Batch, found: Iterable[Mapping[str, Any]]) -> Written:
-        """After the tasks of a batch: marks for those that had nothing to send, and what became of all rows."""
+    def ended(self, batch: Batch, found: Iterable[Mapping[str, Any]], *, posts: bool = False) -> Written:
+        """After the tasks of a batch: marks for those that had nothing to send, and what became of all rows. `posts`:
+        they also sent the dead letters."""
         found = list(found)
         if self.mode == "exactly-once-by-partition":
             works = self.works(batch, None)
             for place in sorted(works.keys() - {(row["topic"], row["partition"]) for row in found}):
-                Sending.begin(works[place]).end(0)  # every row of it was filtered; the mark moves on all the same
+                Sending.begin(works[place]).end(0, 0)  # every row of it was filtered; the mark moves on all the same
         self._known = Known(batch.id, batch.id, {(r.topic, r.partition): r.end for r in batch.ranges})
         return Written(
             sum(row["rows"] for row in found),
-            rejected=rejected(self.name, (each for row in found for each in row["rejected"])),
+            rejected=rejected(self.name, (tuple(each.values()) for row in found for each in row["rejected"])),
+            letters=sum(row["letters"] for row in found) if posts else None,
         )
 
     def works(self, batch: Batch, crash: failpoint.Crash | None) -> dict[Place, Work]:
@@ -122,6 +126,7 @@ class KafkaSink:
                 r.end,
                 batch.id,
                 ends.get((r.topic, r.partition)),
+                self.open_for,
                 crash,
             )
             for r in batch.ranges
@@ -146,7 +151,8 @@ class KafkaSink:
 
     def _batch_work(self, batch: Batch, crash: failpoint.Crash | None) -> Work:
         group, places = self._group(batch), self._batch_places(batch)
-        return Work(self.config, group, group, places, batch.id, batch.id + 1, batch.id, self._known.written, crash)
+        floor, end = self._known.written, batch.id + 1
+        return Work(self.config, group, group, places, batch.id, end, batch.id, floor, self.open_for, crash)
 
     def _check_marks(self, batch: Batch) -> None:
         """The group must know what the ledger says was written, and in by-batch mode no more than was planned."""
@@ -223,15 +229,21 @@ class OnePassKafka:
 
     sink: KafkaSink
     picked: Picked
+    letters: Callable[[Batch], Letters] | None  # dead letters are sent along, where they go to Kafka too
 
     @property
     def name(self) -> str:
         return self.sink.name
 
+    @property
+    def posts(self) -> bool:
+        return self.letters is not None
+
     def begin(self, batch: Batch, rows: DataFrame, *, replay: bool) -> SendPicked:
         self.sink.begin(batch, replay=replay)
         works = self.sink.works(batch, failpoint.crash(batch.id, rows))
-        return SendPicked(SendPartition(works, self.sink.encoding.encode_picked), self.picked)
+        letters = self.letters(batch) if self.letters else None
+        return SendPicked(SendPartition(works, self.sink.encoding.encode_picked), self.picked, letters, self.name)
 
     def end(self, batch: Batch, outcomes: list[dict[str, Any]], _passed: int) -> Written:
-        return self.sink.ended(batch, outcomes)
+        return self.sink.ended(batch, outcomes, posts=self.posts)

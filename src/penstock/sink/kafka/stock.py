@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.kafka import admin
 from penstock.record import OUTGOING, OUTGOING_AT, OUTGOING_ERROR, Batch, Known
 from penstock.sink.contract import Incoming, Written
-from penstock.sink.kafka.encoding import SCHEMA, EncodeBatches, Encoding, rejected
+from penstock.sink.kafka.encoding import SCHEMA, EncodeBatches, Encoding, look_at_topics, rejected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,7 +22,7 @@ class StockKafkaSink:
     guarantee: str = "at-least-once: Spark's own Kafka sink; a batch that is run again is written again"
 
     def prepare(self, _batch: Batch, _known: Known, _accepted: frozenset[str]) -> None:
-        admin.require_topics(self.config, self.encoding.topics)
+        look_at_topics(self.config, self.encoding)
 
     def suits(self, incoming: Incoming) -> None:
         self.encoding.prepare(incoming.view, incoming.columns)

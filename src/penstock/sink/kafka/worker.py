@@ -10,8 +10,9 @@ import json
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +24,7 @@ from penstock.record import OUTGOING, OUTGOING_AT, OUTGOING_ERROR
 from penstock.sink.kafka.encoding import Encode, Picked
 
 RESULT = (
-    "topic string, partition int, rows bigint, "
+    "topic string, partition int, rows bigint, letters bigint, "
     "rejected array<struct<topic:string,partition:int,offset:bigint,class:string,reason:string>>"
 )
 _RESULT_TYPE = pa.schema(
@@ -31,6 +32,7 @@ _RESULT_TYPE = pa.schema(
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("rows", pa.int64()),
+        ("letters", pa.int64()),
         (
             "rejected",
             pa.list_(
@@ -63,11 +65,67 @@ class Work:
     end: int  # the mark that this batch leaves
     batch: int
     floor: int | None  # a mark below it cannot be; None: nothing is known
+    open_for: timedelta
     crash: failpoint.Crash | None = None
 
     def reach(self, place: str) -> None:
         if self.crash is not None:
             self.crash.reach(place)
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A record that goes into the same transaction beside the rows: a dead letter."""
+
+    origin: tuple[str, int, int]  # topic, partition, offset of the record that died
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp_ms: int
+
+
+class Letters(Protocol):
+    """How dead records become letters. Pickles."""
+
+    def died(self, rows: pa.RecordBatch, verdicts: pa.Array) -> list[Letter]:
+        """Decoded rows that failed or broke a rule."""
+
+    def refused(self, rows: pa.RecordBatch, sink: str, failures: list[dict[str, Any]]) -> list[Letter]:
+        """Decoded rows that the sink could not encode; `class` and `reason` of each."""
+
+
+class Judged(Protocol):
+    """A decoded batch: what passed, and what died of which verdict."""
+
+    @property
+    def good(self) -> pa.RecordBatch: ...
+
+    @property
+    def dead(self) -> pa.RecordBatch | None: ...
+
+    @property
+    def verdicts(self) -> pa.Array | None: ...
+
+
+@dataclass
+class Parcel:
+    """What one batch came to: records to send, rows that cannot be sent, letters that go along."""
+
+    records: pa.RecordBatch
+    refused: list[dict[str, Any]]
+    letters: list[Letter] = field(default_factory=list)
+
+    @property
+    def place(self) -> Place | None:
+        """The input partition it came from."""
+        if self.letters:
+            return self.letters[0].origin[:2]
+        if self.refused:
+            return self.refused[0]["topic"], self.refused[0]["partition"]
+        if self.records.num_rows:
+            return self.records.column("at_topic")[0].as_py(), self.records.column("at_partition")[0].as_py()
+        return None
 
 
 @dataclass
@@ -91,7 +149,7 @@ class Sending:
             else:
                 return cls(work, owner, work.start)
         work.reach("before-init")
-        owner = Owner.take(work.config, work.name, work.group)
+        owner = Owner.take(work.config, work.name, work.group, work.open_for)
         work.reach("after-init")
         found = max(owner.marks(work.places).values(), key=lambda mark: mark.offset, default=None)
         if found is not None and work.floor is not None and found.offset < work.floor:
@@ -122,46 +180,68 @@ class Sending:
                         poll(0.1)
             poll(0)
 
-    def end(self, rows: int) -> int:
-        """Commit, unless all of it was there already. Returns how many rows Kafka holds of this batch."""
+    def post(self, letters: Iterable[Letter]) -> None:
+        with said_by_kafka(f"dead letters of '{self.work.group}' could not be sent"):
+            for letter in letters:
+                self.owner.produce(
+                    letter.topic,
+                    letter.value,
+                    letter.key,
+                    headers=letter.headers,
+                    timestamp=max(letter.timestamp_ms, 0),
+                )
+
+    def end(self, rows: int, letters: int) -> tuple[int, int]:
+        """Commit, unless all of it was there already. Returns how many rows and letters Kafka holds of this batch."""
         work = self.work
         if self.complete:
-            return int(self.said["rows"]) if self.said.get("batch") == work.batch else rows
-        said = json.dumps({"batch": work.batch, "rows": rows})
+            if self.said.get("batch") != work.batch:
+                return rows, letters
+            return int(self.said["rows"]), int(self.said.get("letters", 0))
+        said = json.dumps({"batch": work.batch, "rows": rows, "letters": letters})
         self.owner.mark({place: Mark(work.end, said) for place in work.places})
         work.reach("after-offsets")
         self.owner.commit()
         work.reach("after-commit")
         _keep(self.owner, work.end)
-        return rows
+        return rows, letters
 
 
-def sent(work: Work, encode: Encode, batches: Iterable[pa.RecordBatch], *, trim: bool) -> Iterator[pa.RecordBatch]:
-    """Encode and send everything, in one transaction. With `trim` records below the mark are left out: they are in
-    Kafka already. Yields one row: how many rows there are, and those that cannot be sent."""
+def sent(work: Work, parcels: Iterable[Parcel], *, trim: bool) -> Iterator[pa.RecordBatch]:
+    """Send everything, in one transaction. With `trim` what lies below the mark is left out: it is in Kafka already.
+    Yields one row: how many rows and letters there are, and rows that cannot be sent."""
     sending = Sending.begin(work)
-    rows, refused = 0, []
+    rows, letters, refused = 0, 0, []
     try:
-        for batch in batches:
-            records = encode(batch)
-            failed = records.column(OUTGOING_ERROR).is_valid()
-            if pc.any(failed).as_py():
-                refused += _refused(records.filter(failed))
-                records = records.filter(pc.invert(failed))
-            rows += records.num_rows
+        for parcel in parcels:
+            records, along = parcel.records, parcel.letters
+            refused += parcel.refused
+            rows, letters = rows + records.num_rows, letters + len(along)
             if sending.complete:
                 continue
             if trim and sending.done > work.start:
                 records = records.filter(pc.greater_equal(records.column("at_offset"), sending.done))
+                along = [letter for letter in along if letter.origin[2] >= sending.done]
             sending.send(records)
-        held = sending.end(rows)
+            sending.post(along)
+        rows, letters = sending.end(rows, letters)
     except BaseException:
         sending.owner.abort()
         raise
     topic, partition = work.places[0]
     yield pa.RecordBatch.from_pylist(
-        [{"topic": topic, "partition": partition, "rows": held, "rejected": refused}], schema=_RESULT_TYPE
+        [{"topic": topic, "partition": partition, "rows": rows, "letters": letters, "rejected": refused}],
+        schema=_RESULT_TYPE,
     )
+
+
+def packed(encode: Encode, batch: pa.RecordBatch) -> tuple[Parcel, pa.Array]:
+    """The batch, encoded, and which of its rows could not be."""
+    records = encode(batch)
+    failed = records.column(OUTGOING_ERROR).is_valid()
+    if not pc.any(failed).as_py():
+        return Parcel(records, []), failed
+    return Parcel(records.filter(pc.invert(failed)), _refused(records.filter(failed))), failed
 
 
 @dataclass(frozen=True)
@@ -172,27 +252,38 @@ class SendPartition:
     encode: Encode
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        incoming = iter(batches)
-        first = next((batch for batch in incoming if batch.num_rows), None)
+        yield from self.sent(packed(self.encode, batch)[0] for batch in batches)
+
+    def sent(self, parcels: Iterator[Parcel]) -> Iterator[pa.RecordBatch]:
+        first = next((parcel for parcel in parcels if parcel.place is not None), None)
         if first is None:
             return
-        place = (first.column("at_topic")[0].as_py(), first.column("at_partition")[0].as_py())
-        own = (_checked(place, batch) for batch in chain([first], incoming))
-        yield from sent(self.works[place], self.encode, own, trim=True)
+        place = first.place
+        assert place is not None
+        yield from sent(self.works[place], (_checked(place, each) for each in chain([first], parcels)), trim=True)
 
 
 @dataclass(frozen=True)
 class SendPicked:
-    """For `runtime.one_pass`: what was decoded in this worker, sent by it."""
+    """For `runtime.one_pass`: sends what was decoded in this worker, and what died there if `letters` says how."""
 
     send: SendPartition
     picked: Picked
+    letters: Letters | None
+    sink: str
 
-    def __call__(self, batches: Iterator[pa.RecordBatch], origins: Any) -> dict[str, Any] | None:
-        found = list(self.send(self.picked(batch, origins) for batch in batches))
-        for _ in batches:  # none are left, unless nothing passed
-            pass
+    def __call__(self, parts: Iterator[Judged], origins: Any) -> dict[str, Any] | None:
+        found = list(self.send.sent(self._parcel(part, origins) for part in parts))
         return found[0].to_pylist()[0] if found else None
+
+    def _parcel(self, part: Judged, origins: Any) -> Parcel:
+        parcel, failed = packed(self.send.encode, self.picked(part.good, origins))
+        if self.letters is not None:
+            if part.dead is not None and part.verdicts is not None:
+                parcel.letters += self.letters.died(part.dead, part.verdicts)
+            if parcel.refused:
+                parcel.letters += self.letters.refused(part.good.filter(failed), self.sink, parcel.refused)
+        return parcel
 
 
 @dataclass(frozen=True)
@@ -203,18 +294,18 @@ class SendBatch:
     encode: Encode
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from sent(self.work, self.encode, batches, trim=False)
+        yield from sent(self.work, (packed(self.encode, batch)[0] for batch in batches), trim=False)
 
 
-def _checked(place: Place, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _checked(place: Place, parcel: Parcel) -> Parcel:
     for name, expected in zip(OUTGOING_AT, place, strict=False):
-        if not pc.all(pc.equal(batch.column(name), expected)).as_py():
+        if not pc.all(pc.equal(parcel.records.column(name), expected), min_count=0).as_py():
             raise SinkFailed(
                 "rows of several input partitions came to one task",
                 cause="a step moves rows between partitions",
                 next_command="set `guarantee: exactly-once-by-batch`",
             )
-    return batch
+    return parcel
 
 
 def _refused(records: pa.RecordBatch) -> list[dict[str, Any]]:

@@ -1,0 +1,101 @@
+"""Records that a step or a sink's condition fails on (a cast that does not hold, a division by zero), found by halving.
+
+The engine says what went wrong and not where. So the batch is tried again in parts, without writing anything, until
+single records are left. They become dead letters; the rest of the batch is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.record import FAILED_STEP, Failure, OffsetRange, shortened
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Position = tuple[str, int, int]
+
+MOST = 100  # records of one batch; where more fail, the step is wrong and not the records
+_DATA_EXCEPTION = "SQLSTATE: 22"
+_NOISE = re.compile(r' SQLSTATE: \w+| To return NULL instead, use .*| If necessary set "?spark\.\S+ to .*', re.DOTALL)
+
+
+def speaks_of_a_value(error: BaseException) -> bool:
+    """SQL's data exceptions: their states begin with 22. The engine wraps them, in Java's exceptions too."""
+    return any(_DATA_EXCEPTION in str(said) for said in (error, error.__cause__))
+
+
+def culprits(
+    raw: DataFrame, ranges: tuple[OffsetRange, ...], rows: Callable[[DataFrame], DataFrame]
+) -> dict[Position, Failure]:
+    """The records that `rows`, made of all of them, fails on. Empty when it does not fail, or on more than MOST."""
+    from pyspark import StorageLevel
+
+    found: dict[Position, Failure] = {}
+    kept = raw.persist(StorageLevel.MEMORY_AND_DISK)  # read from Kafka once
+    try:
+        _search([r for r in ranges if len(r)], lambda part: _raised(rows(_within(kept, part))), found)
+    finally:
+        kept.unpersist()
+    return found if len(found) <= MOST else {}
+
+
+def without(rows: DataFrame, positions: dict[Position, Failure]) -> DataFrame:
+    """The rows that do not come from these records."""
+    from pyspark.sql import functions as F
+
+    at = F.col("_kafka")
+    for topic, partition, offset in positions:
+        rows = rows.where(~((at["topic"] == topic) & (at["partition"] == partition) & (at["offset"] == offset)))
+    return rows
+
+
+def _search(
+    ranges: list[OffsetRange], tried: Callable[[list[OffsetRange]], str | None], found: dict[Position, Failure]
+) -> None:
+    said = tried(ranges) if ranges and len(found) <= MOST else None
+    if said is None:
+        return
+    if sum(map(len, ranges)) == 1:
+        (one,) = ranges
+        found[one.topic, one.partition, one.start] = Failure(FAILED_STEP, shortened(said))
+        return
+    for half in _halves(ranges):
+        _search(half, tried, found)
+
+
+def _halves(ranges: list[OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRange]]:
+    left, right, room = [], [], sum(map(len, ranges)) // 2
+    for each in ranges:
+        cut = each.start + min(len(each), room)
+        room -= cut - each.start
+        left += [OffsetRange(each.topic, each.partition, each.start, cut)] if cut > each.start else []
+        right += [OffsetRange(each.topic, each.partition, cut, each.end)] if cut < each.end else []
+    return left, right
+
+
+def _within(raw: DataFrame, ranges: list[OffsetRange]) -> DataFrame:
+    from functools import reduce
+
+    here = [
+        (raw["topic"] == r.topic)
+        & (raw["partition"] == r.partition)
+        & (raw["offset"] >= r.start)
+        & (raw["offset"] < r.end)
+        for r in ranges
+    ]
+    return raw.where(reduce(lambda a, b: a | b, here))
+
+
+def _raised(rows: DataFrame) -> str | None:
+    """What the engine says about a value when it makes these rows; None when it makes them."""
+    try:
+        rows.write.format("noop").mode("overwrite").save()
+    except Exception as error:
+        if not speaks_of_a_value(error):
+            raise
+        text = next(line for line in str(error).split("\n") if _DATA_EXCEPTION in line)
+        return _NOISE.sub("", text[max(text.find("["), 0) :]).strip()
+    return None
