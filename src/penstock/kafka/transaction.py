@@ -35,10 +35,10 @@ _COORDINATOR_MOVES = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINAT
 _FENCED = {"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE"}
 # The broker aborts a transaction that is open for longer; this is also its own limit (transaction.max.timeout.ms).
 OPEN_FOR = timedelta(minutes=15)
+_BATCH = 1024 * 1024
 _PRODUCER = {
     "message.max.bytes": str(16 * 1024 * 1024),  # the broker decides what is too large, not the client
     "linger.ms": "5",
-    "batch.size": str(1024 * 1024),
     "queue.buffering.max.messages": "1000000",
 }
 
@@ -59,9 +59,16 @@ class Owner:
         self.refused: list[str] = []
 
     @classmethod
-    def take(cls, config: dict[str, str], name: str, group: str, open_for: timedelta = OPEN_FOR) -> Owner:
-        limit = str(round(open_for.total_seconds() * 1000))
-        own = {**_PRODUCER, "transactional.id": name, "transaction.timeout.ms": limit}
+    def take(
+        cls, config: dict[str, str], name: str, group: str, open_for: timedelta = OPEN_FOR, largest: int | None = None
+    ) -> Owner:
+        """`largest`: bytes that the topic takes at once, where that is known."""
+        own = {
+            **_PRODUCER,
+            "transactional.id": name,
+            "transaction.timeout.ms": str(round(open_for.total_seconds() * 1000)),
+            "batch.size": str(min(_BATCH, largest or _BATCH)),
+        }
         producer = connection.producer({**config, **own})
         with said_by_kafka(f"no transaction for '{name}'"):
             _answered(lambda: producer.init_transactions(_TIMEOUT_S))

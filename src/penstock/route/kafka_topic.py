@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.errors import TableDiffers
 from penstock.kafka import admin, transaction
 from penstock.kafka.consume import headers_of, visible
 from penstock.kafka.transaction import Mark, Owner, said_by_kafka
@@ -44,8 +45,16 @@ class DeadLetterTopics:
     def topic_for(self, source: str) -> str:
         return self.topic.replace("{topic}", source)
 
-    def prepare(self, _batch: Batch, _known: Known, _accepted: frozenset[str]) -> None:
+    def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None:
         admin.require_topics(self.config, self.topics)
+        mark = self._mark(batch) if known.planned is not None and TableDiffers.code not in accepted else None
+        if mark is not None and known.planned is not None and mark.offset > known.planned + 1:
+            raise TableDiffers(
+                "the dead letters are ahead of the checkpoint",
+                cause=f"Kafka has those of batch {mark.offset - 1}, the checkpoint ends with batch {known.planned}: "
+                "an older checkpoint was restored, and dead letters of its next batches would be taken for written",
+                next_command="restore the checkpoint directory that belongs to this pipeline",
+            )
 
     def written(self, batch: Batch) -> int | None:
         # First become the owner: until the old attempt is fenced, its transaction could still commit after we looked.
@@ -99,9 +108,12 @@ class DeadLetterTopics:
         owner.commit()
         return count
 
-    def _done(self, batch: Batch) -> int | None:
+    def _mark(self, batch: Batch) -> Mark | None:
         marks = transaction.marks(self.config, _name(batch), [(topic, 0) for topic in self.topics])
-        mark = max(marks.values(), key=lambda each: each.offset, default=None)
+        return max(marks.values(), key=lambda each: each.offset, default=None)
+
+    def _done(self, batch: Batch) -> int | None:
+        mark = self._mark(batch)
         if mark is None and batch.id > 0:
             # Never written, or forgotten: Kafka forgets the offsets of a group that is idle for a week.
             found = sum(1 for letter in self.read(batch.query) if letter.batch == batch.id)

@@ -127,6 +127,7 @@ class KafkaSink:
                 batch.id,
                 ends.get((r.topic, r.partition)),
                 self.open_for,
+                self.encoding.largest,
                 crash,
             )
             for r in batch.ranges
@@ -151,8 +152,19 @@ class KafkaSink:
 
     def _batch_work(self, batch: Batch, crash: failpoint.Crash | None) -> Work:
         group, places = self._group(batch), self._batch_places(batch)
-        floor, end = self._known.written, batch.id + 1
-        return Work(self.config, group, group, places, batch.id, end, batch.id, floor, self.open_for, crash)
+        return Work(
+            self.config,
+            group,
+            group,
+            places,
+            batch.id,
+            batch.id + 1,
+            batch.id,
+            self._known.written,
+            self.open_for,
+            self.encoding.largest,
+            crash,
+        )
 
     def _check_marks(self, batch: Batch) -> None:
         """The group must know what the ledger says was written, and in by-batch mode no more than was planned."""

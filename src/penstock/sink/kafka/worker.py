@@ -66,6 +66,7 @@ class Work:
     batch: int
     floor: int | None  # a mark below it cannot be; None: nothing is known
     open_for: timedelta
+    largest: int | None  # bytes that the topic takes at once, where that is known
     crash: failpoint.Crash | None = None
 
     def reach(self, place: str) -> None:
@@ -149,7 +150,7 @@ class Sending:
             else:
                 return cls(work, owner, work.start)
         work.reach("before-init")
-        owner = Owner.take(work.config, work.name, work.group, work.open_for)
+        owner = Owner.take(work.config, work.name, work.group, work.open_for, work.largest)
         work.reach("after-init")
         found = max(owner.marks(work.places).values(), key=lambda mark: mark.offset, default=None)
         if found is not None and work.floor is not None and found.offset < work.floor:
