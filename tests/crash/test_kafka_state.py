@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from penstock.errors import CheckpointMissing, PenstockError, TableDiffers, TableOfAnotherQuery
+from penstock.errors import CheckpointMissing, TableDiffers, TableOfAnotherQuery
 from penstock.kafka import admin
 from tests.crash.driver import ROUNDS
 from tests.crash.forward import WAYS, Forward, judge
@@ -59,12 +59,13 @@ def test_older_checkpoint_that_is_restored_leaves_out_what_is_there_or_stops(for
     shutil.rmtree(payments.home)
     shutil.copytree(tmp_path / "backup", payments.home)
     sent.append(payments.produce(500, poison=0.02, seed=9))
-    try:
+    if forward.way == "one pass":  # records and dead letters that are there are left out
         payments.run()
-    except PenstockError as error:
-        assert isinstance(error, TableDiffers), error  # by batch, numbers of batches mean other records now
-        sent.pop()
-    assert judge(forward, sent) == []
+        assert judge(forward, sent) == []
+        return
+    with pytest.raises(TableDiffers, match="ahead of the checkpoint"):  # numbers of batches mean other records now
+        payments.run()
+    assert judge(forward, sent[:-1]) == []
 
 
 def test_deleted_group_of_an_idle_pipeline_is_made_again(forward: Forward) -> None:

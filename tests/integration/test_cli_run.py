@@ -147,7 +147,7 @@ def test_plain_lines_a_summary_and_a_proof_that_a_deleted_row_breaks(payments: P
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-def test_a_signal_ends_a_run_at_a_batch_boundary_and_the_next_one_does_the_rest_in_json_lines(
+def test_a_signal_ends_a_run_at_a_batch_boundary_and_after_sigterm_the_next_one_does_the_rest_in_json_lines(
     payments: Payments, start: Callable[..., Run], number: signal.Signals
 ) -> None:
     payments.spec["rate"]["max_offsets"] = 150
@@ -180,6 +180,8 @@ def test_a_signal_ends_a_run_at_a_batch_boundary_and_the_next_one_does_the_rest_
     assert report.records == sum(entry.read for entry in entries)
     assert 0 < report.records < 1500, "the run was over before the signal came: nothing was tested"
 
+    if number == signal.SIGINT:
+        return  # once is enough for what follows, which is the same
     payments.spec["rate"]["max_offsets"] = 10_000
     rest = payments.cli("run", str(payments.file), "--until-caught-up", "--json")
     events = [json.loads(line) for line in rest.stdout.splitlines()]

@@ -226,6 +226,21 @@ def test_pipeline_starts_with_the_columns_it_knows_while_the_registry_is_away(
     assert [row["id"] for row in orders.rows(spark)] == [1, 2]
 
 
+def test_pinned_version_is_given_up_on_like_any_other(orders: Orders, registry: LocalRegistry) -> None:
+    orders.read({"format": "avro", "version": 1})
+    orders.payments.spec["registry"] |= {"timeout": "500ms", "wait": "1s"}
+    orders.send(orders.avro(V1), {"id": 1, "count": 1, "gone": "a"})
+    orders.payments.run()
+    orders.send(orders.avro([*V1, ("added", "string", "new")]), {"id": 2, "count": 2, "gone": "b", "added": "c"})
+    registry.pause()
+    try:
+        orders.payments.run()
+    finally:
+        registry.resume()
+    (dead,) = orders.payments.dead()
+    assert dead.error_class == "unknown-schema"
+
+
 @pytest.mark.parametrize("policy", ["dead-letter", "stop"])
 def test_unknown_schemas_wait_for_the_registry_and_then_the_policy_decides(
     orders: Orders, spark: SparkSession, registry: LocalRegistry, policy: str

@@ -326,3 +326,32 @@ def test_a_record_for_which_a_rule_cannot_be_computed_breaks_it(payments: Paymen
     assert [row["payment_id"] for row in payments.rows()] == ["p-1"]
     assert sorted(d.reason.split("; ")[1] for d in payments.dead()) == ["account = 12", "account = twelve"]
     assert payments.verify().complete
+
+
+@pytest.mark.usefixtures("spark")
+def test_rule_over_headers_has_them_also_when_dead_letters_are_made(payments: Payments) -> None:
+    topic = payments.spec["source"]["topics"][payments.topic]
+    topic["kafka_columns"] = ["header_map"]
+    rule = {"name": "traced", "rule": "_kafka.header_map['trace'] is not null"}
+    payments.spec["contract"] = {"payments": [rule]}
+    payments.spec["transform"] = [{"view": "settled", "sql": "select * except (_kafka) from payments"}]
+    payments.spec["sinks"] = {"lake": {"from": "settled", "delta": {"path": "lake"}}}
+    payments.send(good(1), headers=[("trace", b"1")])
+    payments.send(good(2), b"{")
+    payments.run()
+    assert [row["payment_id"] for row in payments.rows()] == ["p-1"]
+    assert sorted(letter.error_class for letter in payments.dead()) == ["broken-rule", "malformed"]
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_was_accepted_is_for_the_first_batch_only_also_when_a_later_one_comes_again(payments: Payments) -> None:
+    payments.spec["transform"] = [{"view": "settled", "sql": "select *, cast(account as int) as n from payments"}]
+    payments.spec["sinks"] = {"lake": {"from": "settled", "delta": {"path": "lake"}}}
+    payments.spec["rate"]["max_offsets"] = 3
+    payments.send(*(good(n, account=str(n)) for n in range(3)))
+    payments.send(good(3, account="none"))
+    heard = Heard()
+    payments.run(accept=["batch-unbalanced"], watch=heard)
+    assert [entry.accepted for entry in heard.entries] == [["batch-unbalanced"], *[[]] * (len(heard.entries) - 1)]
+    assert len(heard.entries) > 1
+    assert [letter.stage for letter in payments.dead()] == ["transform"]

@@ -64,12 +64,13 @@ def _with_schema_files(
     named = {at: how for at, how in formats.items() if how.format in ("avro", "protobuf") and how.schema_ and pipeline}
     if not named or pipeline is None:
         return file, pipeline, found
-    from penstock.schema.file import fault
+    from penstock.schema.file import fault_of_view, fault_to_write
     from penstock.spec import lines
     from penstock.spec.mistake import Mistake, dotted
 
-    document, wrong = lines.parse(file.read_text(), str(file)), []
+    document, wrong = lines.parse(file.read_bytes().decode("utf-8-sig"), str(file)), []
     for at, how in named.items():
+        fault = fault_of_view if at[0] == "source" else fault_to_write
         why = fault(pipeline.base, how.schema_, how.format, getattr(how, "message", None))
         if why is not None:
             path = (*at, "schema")

@@ -56,6 +56,8 @@ def pattern(reason: str) -> str:
     reason = re.sub(r": .* is not a ", ": … is not a ", reason, flags=re.DOTALL)
     reason = re.sub(r"\[\d+\]", "[…]", reason)
     reason = re.sub(r"\(\d+ bytes\)", "(… bytes)", reason)
+    reason = re.sub(r"has [\d,]+ bytes", "has … bytes", reason)
+    reason = re.sub(r"The value '.*' of the type", "The value … of the type", reason, flags=re.DOTALL)
     return re.sub(r"(position|byte) (0x)?[0-9a-f]+", r"\1 …", reason)
 
 

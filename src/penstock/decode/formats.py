@@ -150,6 +150,8 @@ def _unusable(how: AnyFormat, at: Place, why: str) -> SpecInvalid:
     if isinstance(written, str):
         file = path_of(at.base, written)
         return SpecInvalid(f"the schema in {file} cannot be a view", cause=why, next_command=f"correct {file}")
+    if written is not None:
+        return SpecInvalid("a schema of the spec cannot be a view", cause=why, next_command="correct it in the spec")
     subject = getattr(how, "subject", None) or at.subject
     return SpecInvalid(
         f"the schema of '{subject}' cannot be a view",

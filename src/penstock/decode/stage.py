@@ -81,8 +81,8 @@ class Decode:
     def _inside(self, *, with_raw: bool) -> dict[str, str]:
         """Columns of `_kafka`, and their names on the way. `_kafka...` is reserved: no field can clash."""
         told = record.ORIGIN[1:] if self.topic is not None else record.ORIGIN
-        wanted = (*told, *(record.ON_REQUEST if with_raw else self.read.kafka_columns))
-        return {name: f"{record.KAFKA}_{name}" for name in wanted}
+        wanted = (*told, *(record.ON_REQUEST if with_raw else ()), *self.read.kafka_columns)
+        return {name: f"{record.KAFKA}_{name}" for name in dict.fromkeys(wanted)}
 
     @property
     def _deletes(self) -> bool:

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from penstock.encode.encoded import Encoder
 from penstock.encode.formats import Prepared, prepare
@@ -77,14 +79,27 @@ class EncodeRecords:
         """Rows that Kafka would refuse, and with them all of their transaction; and how large they are."""
         if self.largest is None:
             return
-        lengths = [pc.fill_null(pc.binary_length(columns[name]), 0) for name in ("key", "value")]
-        sizes = pc.add(*lengths)
-        for i in pc.indices_nonzero(pc.greater(sizes, self.largest // 2)).to_pylist():
-            headers = columns["headers"][i].as_py() or []
-            size = sizes[i].as_py() + _OVERHEAD
-            size += sum(len(h["key"].encode()) + len(h["value"] or b"") + _OVERHEAD_OF_HEADER for h in headers)
-            if size > self.largest:
-                yield i, size
+        sizes = sum(_lengths(columns[name]) for name in ("key", "value")) + _sizes_of(columns["headers"]) + _OVERHEAD
+        for i in np.flatnonzero(sizes > self.largest):
+            yield int(i), int(sizes[i])
+
+
+def _lengths(column: pa.Array) -> NDArray[np.int64]:
+    """Bytes of each value, none for null."""
+    found: NDArray[np.int64] = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def _sizes_of(headers: pa.Array) -> NDArray[np.int64]:
+    """Bytes of the headers of each record."""
+    if headers.null_count == len(headers):
+        return np.zeros(len(headers), np.int64)
+    flat = headers.flatten()
+    sizes = _lengths(flat.field("key")) + _lengths(flat.field("value")) + _OVERHEAD_OF_HEADER
+    counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    so_far, ends = np.concatenate([[0], np.cumsum(sizes)]), np.cumsum(counts)
+    found: NDArray[np.int64] = so_far[ends] - so_far[ends - counts]
+    return found
 
 
 @dataclass(frozen=True)

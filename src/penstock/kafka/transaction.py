@@ -108,7 +108,7 @@ class Owner:
                 return
 
     def delivered(self, error: Any, _message: Any) -> None:
-        """For `on_delivery` of every record."""
+        """For `on_delivery`. Where it is not given, `commit` says that a record was refused, and not which."""
         if error is not None:
             self.refused.append(str(error))
 
@@ -210,7 +210,8 @@ def _translated(error: Any, what: str) -> PenstockError:
         return Fenced(
             f"{what}: somebody else writes under its name by now",
             cause=said.str(),
-            next_command="stop the other process that runs this pipeline",
+            next_command="stop the other process that runs this pipeline; if there is none, the transaction was open "
+            "for too long: raise `transaction_timeout` of the sink, or lower `rate.max_offsets`",
         )
     if said.name().endswith("AUTHORIZATION_FAILED") or said.fatal():
         return SinkFailed(

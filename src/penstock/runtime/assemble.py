@@ -73,7 +73,8 @@ class Assembly:
     accepted: list[str] = field(default_factory=list)  # what the operator accepted for this start
     over: dict[str, str | None] | None = None  # see `_over`; the plan is the same for every batch
     way: Shortcut | str | None = None  # the short way (`one_pass`), or why not; None: not settled yet
-    first: bool = True  # only the first batch after a start can have been written before
+    first: bool = True  # no batch has ended since the start: what the operator accepted is for this one
+    replay: bool = True  # the next batch may have been written before: after a start, and after a failure
 
     def process(self, raw: DataFrame, batch_id: int) -> Entry:
         ranges = self.log.ranges(batch_id)
@@ -95,7 +96,7 @@ class Assembly:
                 failed = self._culprits(raw, batch) if speaks_of_a_value(error) else {}
                 if not failed:
                     raise
-                self.first = True  # some sinks may have been written
+                self.replay = True  # some sinks may have been written
                 counted, written, over = self._through_the_engine(raw, batch, topics, failed, locate=locate)
         failpoint.reach("after-sinks", batch_id, raw)
         # 3. dead letters
@@ -134,10 +135,10 @@ class Assembly:
         # 5. the ledger
         self.ledger.append(entry)
         failpoint.reach("after-ledger", batch_id, raw)
-        self.first = False
+        self.first = self.replay = False
         if self.readers.given_up:  # for this batch; the next one that meets an unknown schema waits again
             self.readers.given_up = False
-            self.read_anew()
+            self.look_up_anew()
         return entry
 
     def _culprits(self, raw: DataFrame, batch: Batch) -> Culprits:
@@ -184,7 +185,7 @@ class Assembly:
         """Steps 1 and 2 in one pass, where no SQL lies between."""
         failpoint.reach("before-sinks", batch.id, raw)
         counted, done, which = way.run(
-            failpoint.midway("during-sinks", batch.id, raw), batch, replay=self.first, locate=locate
+            failpoint.midway("during-sinks", batch.id, raw), batch, replay=self.replay, locate=locate
         )
         name, view = way.finish.name, way.inlet.view
         if done.all != counted.counts.passed and not self._accepts_replay():
@@ -210,6 +211,12 @@ class Assembly:
     def read_anew(self) -> None:
         """Make the inlets of the reader schemas of now; what follows from them is settled by the next batch."""
         self.inlets, self.over, self.way = self.make_inlets(), None, None
+
+    def look_up_anew(self) -> None:
+        """Make the inlets again with the same columns: only how unknown schemas are looked up is another."""
+        self.inlets = self.make_inlets()
+        if isinstance(self.way, Shortcut):
+            self.way = replace(self.way, inlet=self.inlets[0])
 
     def settle(self, spark: SparkSession) -> None:
         """Resolve every rule and every step over no rows, and tell the sinks what they will get: what is wrong shows
@@ -242,7 +249,7 @@ class Assembly:
     def _into(self, sink: Sink, batch: Batch, rows: DataFrame) -> tuple[Written, int | None]:
         """What the sink says became of the rows, and the fingerprint of those it holds."""
         handed = Handed(failpoint.midway("during-sinks", batch.id, rows))
-        done = sink.write(batch, handed.rows, replay=self.first)
+        done = sink.write(batch, handed.rows, replay=self.replay)
         count, which = handed.result()
         if done.all != count and self._accepts_replay():
             return done, None
@@ -268,7 +275,7 @@ class Assembly:
         """Write the dead letters, unless the one sink there is has sent them along (`posted`)."""
         dead = sum(found.counts.dead for found in counted.values()) + len(rejected) + len(failing)
         held = posted[0] if len(posted) == 1 else None
-        if held is None and self.first:
+        if held is None and self.replay:
             held = self.dead_letters.written(batch)
         if held is None and dead:
             parts = [i.dead_rows(raw, counted[i.view]) for i in self.inlets if counted[i.view].counts.dead]

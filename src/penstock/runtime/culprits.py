@@ -11,11 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.record import FAILED_STEP, Failure, OffsetRange, shortened
+from penstock.runtime.inlet import Position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-Position = tuple[str, int, int]
 
 MOST = 100  # records of one batch; where more fail, the step is wrong and not the records
 _DATA_EXCEPTION = "SQLSTATE: 22"
@@ -96,6 +95,7 @@ def _raised(rows: DataFrame) -> str | None:
     except Exception as error:
         if not speaks_of_a_value(error):
             raise
-        text = next(line for line in str(error).split("\n") if _DATA_EXCEPTION in line)
+        said = f"{error}\n{error.__cause__}".split("\n")
+        text = next(line for line in said if _DATA_EXCEPTION in line)
         return _NOISE.sub("", text[max(text.find("["), 0) :]).strip()
     return None

@@ -1,39 +1,36 @@
-"""The short way of a batch: decode, rules and the Parquet write in one pass inside the Python worker.
+"""The short way of a batch: decode, rules and the write in one pass inside the Python worker.
 
-For pipelines with no SQL between a source view and one append sink, rows need not go back to the engine. The driver
-then publishes all files at once. What is counted, what dies and what the table holds is the same as by the other way.
+For pipelines with no SQL between a source view and one sink that can take it, rows need not go back to the engine.
+Files are then published at once by the driver; to Kafka each worker commits what it sent, and dead letters with it
+(`posted`). What is counted, what dies and what the sink holds is the same as by the other way.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
-from decimal import Decimal
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock import record
 from penstock.checkpoint.ledger import ViewCount
 from penstock.decode.columns import arrow_type
-from penstock.decode.worker import SCHEMA_ID, DecodeBatches
+from penstock.decode.worker import DecodeBatches
 from penstock.errors import SinkFailed
-from penstock.record import DELETED, ERROR, KAFKA, NULL_VALUE, ORIGIN, Batch
-from penstock.route.dead_letter import DeadLetter, to_headers
+from penstock.record import DELETED, ERROR, KAFKA, NULL_VALUE, Batch
 from penstock.runtime import fingerprint
 from penstock.runtime.inlet import Inlet
+from penstock.runtime.posted import Origins, letters, not_plain
 from penstock.runtime.tally import Counted
 from penstock.sink.contract import Incoming, Written
 from penstock.sink.kafka.exactly_once import KafkaSink
-from penstock.sink.kafka.worker import Letter
 from penstock.sink.native import FileWriter, NewFile, TakesFiles
 from penstock.spec.model import Pipeline
-from penstock.transform.contract import DECODE, TOMBSTONE, fields_of
+from penstock.transform.contract import DECODE, TOMBSTONE
 from penstock.transform.native import Condition, condition
 
 if TYPE_CHECKING:
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
 
     from penstock.runtime.outlet import Outlet
 
-_SHOWN = 80  # characters of a value in a reason
 _RESULT = (
     "read bigint, passed bigint, verdicts map<string,bigint>, fingerprint bigint, outcome string, "
     "dead array<struct<topic:string,partition:int,offset:bigint>>"
@@ -93,37 +89,6 @@ class Judge:
                 broken_any = True
                 verdict = pc.if_else(pc.and_(broken, verdict.is_null()), name, verdict)
         return verdict if broken_any else None
-
-
-@dataclass(frozen=True)
-class Origins:
-    """Where the records of a decoded batch came from."""
-
-    topic: str | None  # known when the view has just one
-
-    def column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
-        if name == "topic" and self.topic is not None:
-            return pa.repeat(pa.scalar(self.topic), batch.num_rows)
-        return batch.column(f"{KAFKA}_{name}")
-
-    def places(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
-        columns = (self.column(batch, name).to_pylist() for name in ORIGIN[:3])
-        return [{"topic": t, "partition": p, "offset": o} for t, p, o in zip(*columns, strict=True)]
-
-    def fingerprint(self, batch: pa.RecordBatch) -> int:
-        if not batch.num_rows:
-            return 0
-        partitions, offsets = (self.column(batch, name).to_numpy(zero_copy_only=False) for name in ORIGIN[1:3])
-        topics = [self.topic] if self.topic is not None else pc.unique(self.column(batch, "topic")).to_pylist()
-        found = 0
-        for topic in topics:
-            here = np.ones(batch.num_rows, np.bool_)
-            if self.topic is None:
-                here = pc.equal(self.column(batch, "topic"), topic).to_numpy(zero_copy_only=False)
-            for partition in np.unique(partitions[here]):
-                picked = offsets[here & (partitions == partition)]
-                found += fingerprint.of_offsets(topic, int(partition), picked.astype(np.int64))
-        return found
 
 
 @dataclass(frozen=True)
@@ -226,74 +191,6 @@ class OnePass:
         )
 
 
-@dataclass(frozen=True)
-class Posted:
-    """Dead records as letters that a Kafka sink sends along: key, value and headers as they came, reasons as
-    `transform.contract` gives them."""
-
-    batch: Batch
-    to: str  # the topic; `{topic}` in it stands for the one the record came from
-    rules: tuple[tuple[str, str, tuple[str, ...]], ...]  # name, condition, the fields it speaks of
-    origins: Origins
-
-    def died(self, rows: pa.RecordBatch, verdicts: pa.Array) -> list[Letter]:
-        found = []
-        rules = {name: (text, fields) for name, text, fields in self.rules}
-        for row, verdict in zip(self._rows(rows), verdicts.to_pylist(), strict=True):
-            if row[ERROR] is not None:
-                why = (record.DECODE, row[ERROR]["class"], row[ERROR]["reason"])
-            else:
-                text, fields = rules[verdict]
-                seen = "".join(f"; {name} = {_shown(row[name])}" for name in fields)
-                why = (record.CONTRACT, record.BROKEN_RULE, f"{verdict}: not true: {text}{seen}")
-            found.append(self._letter(row, *why))
-        return found
-
-    def refused(self, rows: pa.RecordBatch, sink: str, failures: list[dict[str, Any]]) -> list[Letter]:
-        return [
-            self._letter(row, record.SINK, failure["class"], f"sink '{sink}': {failure['reason']}")
-            for row, failure in zip(self._rows(rows), failures, strict=True)
-        ]
-
-    def _rows(self, rows: pa.RecordBatch) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = rows.to_pylist()
-        for name in ORIGIN:
-            column = self.origins.column(rows, name)
-            values = column.cast(pa.int64()) if name == "timestamp" else column
-            for row, value in zip(found, values.to_pylist(), strict=True):
-                row[f"{KAFKA}_{name}"] = value
-        return found
-
-    def _letter(self, row: dict[str, Any], stage: str, error_class: str, reason: str) -> Letter:
-        at = {name: row[f"{KAFKA}_{name}"] for name in (*ORIGIN, *record.ON_REQUEST)}
-        letter = DeadLetter(
-            key=at["key"],
-            value=at["value"],
-            headers=[(h["key"], h["value"]) for h in at["headers"] or []],
-            topic=at["topic"],
-            partition=at["partition"],
-            offset=at["offset"],
-            timestamp_ms=at["timestamp"] // 1000,
-            timestamp_type=at["timestamp_type"],
-            stage=stage,
-            error_class=error_class,
-            reason=reason,
-            pipeline=self.batch.pipeline,
-            query=self.batch.query,
-            batch=self.batch.id,
-            schema_id=row[SCHEMA_ID],
-        )
-        to = self.to.replace("{topic}", letter.topic)
-        return Letter(letter.position, to, letter.key, letter.value, to_headers(letter), letter.timestamp_ms)
-
-
-def _shown(value: Any) -> str:
-    """As SQL casts it to text."""
-    if value is None:
-        return "null"
-    return (f"{value:f}" if isinstance(value, Decimal) else str(value))[:_SHOWN]
-
-
 class Finish(Protocol):
     """The sink's part of the driver."""
 
@@ -392,7 +289,9 @@ def shortcut(pipeline: Pipeline, inlets: list[Inlet], outlets: list[Outlet], inc
         return f"its rows have more than fields and `{KAFKA}`"
     judge = Judge(tuple((name, made) for name, made in native if made), inlet.contract.drop_tombstones)
     if isinstance(sink, KafkaSink):
-        finish = sink.one_pass(struct, _letters(pipeline, inlet))
+        if pipeline.dead_letters.kafka and (rule := not_plain(inlet)):
+            return f"rule '{rule}' speaks of a field whose value only the engine can put into words"
+        finish = sink.one_pass(struct, letters(pipeline, inlet))
         return finish if isinstance(finish, str) else Shortcut(inlet, judge, finish)
     if not isinstance(sink, TakesFiles):
         return "its sink writes through the engine"
@@ -413,13 +312,3 @@ def shortcut(pipeline: Pipeline, inlets: list[Inlet], outlets: list[Outlet], inc
     if columns.names != incoming.columns.names:
         return f"its columns differ: {', '.join(incoming.columns.names)}"
     return Shortcut(inlet, judge, Files(sink, columns, incoming.columns.json()))
-
-
-def _letters(pipeline: Pipeline, inlet: Inlet) -> Callable[[Batch], Posted] | None:
-    """How dead records are sent along with the rows; None where dead letters do not go to Kafka."""
-    to = pipeline.dead_letters.kafka
-    if to is None:
-        return None
-    columns = [member.name for member in inlet.decode.value.struct.members]
-    rules = tuple((rule.name, rule.rule, fields_of(rule, columns)) for rule in inlet.contract.rules)
-    return lambda batch: Posted(replace(batch, ranges=()), to.topic, rules, Origins(inlet.decode.topic))

@@ -8,7 +8,7 @@ view are the same after a restart, also when the registry is away then.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,11 +49,18 @@ class Readers:
     def schema(self, subject: str, version: int | str, message: str | None) -> RegisteredSchema:
         """The schema to read with; from here on a `latest` one is followed."""
         if version != "latest":
-            return self.registry().version(subject, int(version)).schema
+            return self._pinned(subject, int(version))
         if subject not in self._followed:
             self._followed[subject] = self._first(subject, message)
             self._store()
         return self._followed[subject].reader
+
+    def _pinned(self, subject: str, version: int) -> RegisteredSchema:
+        """What a version says never changes, so the registry is asked once."""
+        name = f"{subject}@{version}"
+        if name not in self._known:
+            self._store({name: self.registry().version(subject, version).schema})
+        return self._known[name]
 
     def refresh(self) -> bool:
         """Ask for newer versions; whether a reader schema changed. A registry that is away changes nothing."""
@@ -116,8 +123,9 @@ class Readers:
                 next_command=f"remove {self._file}: the columns are then those of the newest schemas",
             ) from None
 
-    def _store(self) -> None:
-        kept = {**self._known, **{subject: followed.reader for subject, followed in self._followed.items()}}
+    def _store(self, more: Mapping[str, RegisteredSchema] | None = None) -> None:
+        followed = {subject: each.reader for subject, each in self._followed.items()}
+        kept = {**self._known, **followed, **(more or {})}
         if kept == self._known:
             return
         self._known = kept

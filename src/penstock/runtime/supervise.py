@@ -146,13 +146,13 @@ def _keep_running(
             if isinstance(error, RegistryUnreachable) and not waiting:
                 watch.warn("the registry stayed away: `unreadable` now decides about records whose schema is not known")
                 assembly.readers.given_up = True
-                assembly.read_anew()
+                assembly.look_up_anew()
             wait = _BACK_OFF_S[min(attempt, len(_BACK_OFF_S)) - 1]
             watch.retrying(error, wait)
             if stop.asked_within(wait):
                 return
             # In doubt are what it had open, and whether the batch was written. Schemas are those of the start.
-            assembly = replace(assembly, dead_letters=build.dead_letters(assembly.pipeline), first=True)
+            assembly = replace(assembly, dead_letters=build.dead_letters(assembly.pipeline), replay=True)
 
 
 def _waited_for(assembly: Assembly, since: float) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from penstock.errors import SpecUnreadable
+from penstock.errors import ReferenceMissing, SpecUnreadable
 from penstock.schema.avro.model import AvroSchemaMistake
 from penstock.schema.avro.parse import parse
 from penstock.schema.avro.view import view_of
@@ -16,11 +17,7 @@ _DESCRIPTORS = (".desc", ".pb", ".bin")
 
 
 def text_of(base: Path, written: str) -> str:
-    file = path_of(base, written)
-    try:
-        return _bytes(file).decode()
-    except UnicodeDecodeError as error:
-        raise SpecUnreadable(f"{file} cannot be read", cause=f"it is not UTF-8 text: {error}") from None
+    return _text(path_of(base, written))
 
 
 def message_of(base: Path, written: str, message: str | None) -> protobuf.MessageSchema:
@@ -28,26 +25,45 @@ def message_of(base: Path, written: str, message: str | None) -> protobuf.Messag
     file = path_of(base, written)
     if written.endswith(_DESCRIPTORS):
         return protobuf.from_descriptor_set(_bytes(file), message or "")
-    beside = {str(f.relative_to(file.parent)): f.read_text() for f in file.parent.rglob("*.proto") if f != file}
-    return protobuf.from_text(text_of(base, written), message, beside)
+    beside = {str(f.relative_to(file.parent)): _text(f) for f in file.parent.rglob("*.proto") if f != file}
+    return protobuf.from_text(_text(file), message, beside)
 
 
-def fault(base: Path, written: str, kind: str, message: str | None) -> str | None:
+def fault_of_view(base: Path, written: str, kind: str, message: str | None) -> str | None:
     """Why the file cannot be the columns of a view; `kind` is avro or protobuf."""
+    if kind == "avro":
+        return _fault(lambda: view_of(parse(text_of(base, written))))
+    return _fault(lambda: struct_of(message_of(base, written, message).descriptor()))
+
+
+def fault_to_write(base: Path, written: str, kind: str, message: str | None) -> str | None:
+    """Why records cannot be written with the file, whatever the columns."""
+    if kind == "avro":
+        return _fault(lambda: parse(text_of(base, written)))
+    return _fault(lambda: protobuf.from_text(text_of(base, written), message))
+
+
+def _fault(attempt: Callable[[], object]) -> str | None:
     try:
-        if kind == "avro":
-            view_of(parse(text_of(base, written)))
-        else:
-            struct_of(message_of(base, written, message).descriptor())
+        attempt()
     except (AvroSchemaMistake, protobuf.SchemaMistake) as mistake:
         return str(mistake)
-    except SpecUnreadable as error:
-        return error.cause
+    except (SpecUnreadable, protobuf.CompilerFailed) as error:
+        return error.cause or error.what
+    except ReferenceMissing:
+        return None  # `check` has warned
     return None
 
 
 def path_of(base: Path, written: str) -> Path:
     return base / resolve(written, base)
+
+
+def _text(file: Path) -> str:
+    try:
+        return _bytes(file).decode()
+    except UnicodeDecodeError as error:
+        raise SpecUnreadable(f"{file} cannot be read", cause=f"it is not UTF-8 text: {error}") from None
 
 
 def _bytes(file: Path) -> bytes:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SinkFailed
@@ -14,6 +16,10 @@ from penstock.sink.contract import Incoming, Written
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
+
+_CONTROL = re.compile(r"[\x7f-\x9f]")  # those that JSON lets through, and a terminal must not see
+_TABLES: dict[str, dict[tuple[str, int], pa.Table]] = {}  # of this process, by name: query and batch -> rows
 
 
 @dataclass(frozen=True)
@@ -35,10 +41,10 @@ class ConsoleSink:
         found = lines.mapInArrow(_First(self.show), "lines array<string>, count bigint").collect()
         shown = [line for task in found for line in task["lines"]][: self.show]
         count = sum(task["count"] for task in found)
-        for line in shown:
-            sys.stdout.write(f"{self.name} {line}\n")
+        for line in shown:  # JSON lines, also where the run itself prints some
+            sys.stdout.write(f'{{"sink": "{self.name}", "row": {_CONTROL.sub(_escaped, line)}}}\n')
         if count > len(shown):
-            sys.stdout.write(f"{self.name} ... {count - len(shown):,} more rows in batch {batch.id}\n")
+            sys.stdout.write(json.dumps({"sink": self.name, "batch": batch.id, "more": count - len(shown)}) + "\n")
         sys.stdout.flush()
         return Written(count)
 
@@ -63,7 +69,12 @@ class _First:
         for batch in batches:
             count += batch.num_rows
             lines += batch.column("line").slice(0, max(0, self.most - len(lines))).to_pylist()
-        yield pa.RecordBatch.from_pylist([{"lines": lines, "count": count}])
+        schema = pa.schema([("lines", pa.list_(pa.string())), ("count", pa.int64())])
+        yield pa.RecordBatch.from_pylist([{"lines": lines, "count": count}], schema=schema)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 @dataclass(frozen=True)
@@ -74,7 +85,10 @@ class MemorySink:
     table: str
     most: int  # rows; this is no place for more
     guarantee: str = "exactly-once while this process lives; the rows are gone with it"
-    _batches: dict[tuple[str, int], pa.Table] = field(default_factory=dict, repr=False)
+
+    @property
+    def _batches(self) -> dict[tuple[str, int], pa.Table]:
+        return _TABLES.setdefault(self.table, {})
 
     def prepare(self, _batch: Batch, _known: Known, _accepted: frozenset[str]) -> None:
         return

@@ -94,7 +94,7 @@ def _schema_files(document: Document, base: Path) -> list[Mistake]:
         try:
             file = base / references.resolve(written, base)
             if how not in ("avro", "protobuf"):  # those are not in our own vocabulary
-                found.setdefault(str(file), _schema(_text(file), file, flat=how == "csv")[1])
+                found.setdefault(f"{file} {how == 'csv'}", _schema(_text(file), file, flat=how == "csv")[1])
             elif not file.is_file():
                 raise SpecUnreadable(f"{file} cannot be read", cause="no such file or directory")
         except SpecUnreadable as error:

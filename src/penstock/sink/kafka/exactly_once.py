@@ -103,6 +103,12 @@ class KafkaSink:
         """After the tasks of a batch: marks for those that had nothing to send, and what became of all rows. `posts`:
         they also sent the dead letters."""
         found = list(found)
+        if not posts and any(row["letters"] for row in found):
+            raise TableDiffers(
+                f"sink '{self.name}' has sent dead letters of batch {batch.id} together with its records",
+                cause="the spec was changed in the middle of that batch: now they would be sent apart, a second time",
+                next_command="bring the spec back to what it was until the batch is done",
+            )
         if self.mode == "exactly-once-by-partition":
             works = self.works(batch, None)
             for place in sorted(works.keys() - {(row["topic"], row["partition"]) for row in found}):
@@ -117,18 +123,14 @@ class KafkaSink:
     def works(self, batch: Batch, crash: failpoint.Crash | None) -> dict[Place, Work]:
         group, ends = self._group(batch), self._known.ends
         return {
-            (r.topic, r.partition): Work(
-                self.config,
+            (r.topic, r.partition): self._work(
+                batch,
                 f"{group}.{r.topic}.{r.partition}",
-                group,
                 ((r.topic, r.partition),),
-                r.start,
-                r.end,
-                batch.id,
-                ends.get((r.topic, r.partition)),
-                self.open_for,
-                self.encoding.largest,
-                crash,
+                start=r.start,
+                end=r.end,
+                floor=ends.get((r.topic, r.partition)),
+                crash=crash,
             )
             for r in batch.ranges
             if len(r)
@@ -151,36 +153,44 @@ class KafkaSink:
         return None
 
     def _batch_work(self, batch: Batch, crash: failpoint.Crash | None) -> Work:
-        group, places = self._group(batch), self._batch_places(batch)
+        return self._work(
+            batch,
+            self._group(batch),
+            self._batch_places(batch),
+            start=batch.id,
+            end=batch.id + 1,
+            floor=self._known.written,
+            crash=crash,
+        )
+
+    def _work(self, batch: Batch, name: str, places: tuple[Place, ...], **limits: Any) -> Work:
         return Work(
-            self.config,
-            group,
-            group,
-            places,
-            batch.id,
-            batch.id + 1,
-            batch.id,
-            self._known.written,
-            self.open_for,
-            self.encoding.largest,
-            crash,
+            config=self.config,
+            name=name,
+            group=self._group(batch),
+            places=places,
+            batch=batch.id,
+            open_for=self.open_for,
+            largest=self.encoding.largest,
+            **limits,
         )
 
     def _check_marks(self, batch: Batch) -> None:
         """The group must know what the ledger says was written, and in by-batch mode no more than was planned."""
         if self._known.written is None:
             return
+        planned = max(self._known.planned or 0, batch.id)  # a batch that comes again in one run was planned since
         if self.mode == "exactly-once-by-partition":
             expected = dict(self._known.ends)
             most: int | None = None  # being ahead is harmless: what lies below a mark is trimmed
         else:
             expected = dict.fromkeys(self._batch_places(batch)[:1], self._known.written + 1)
-            most = (self._known.planned or 0) + 1
+            most = planned + 1
         marks = transaction.marks(self.config, self._group(batch), self._places(batch))
         found = {place: mark.offset for place, mark in marks.items()}
         if most is not None and found:
             found = dict.fromkeys(expected, max(found.values()))
-        pending = self._known.planned != self._known.written
+        pending = planned != self._known.written
         for place, offset in expected.items():
             if place not in found and not pending:
                 continue  # Kafka forgets the offsets of a group that is idle for a week; nothing was under way
