@@ -22,7 +22,7 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 from tests.payments import PENSTOCK, Payments, judge
-from tests.processes import of_session
+from tests.processes import QUICK_JVM, of_session
 
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
@@ -86,7 +86,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 @pytest.fixture(autouse=True)
 def quick_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A JVM that lives for half a minute spends most of it optimising: without that it is twice as fast."""
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+    monkeypatch.setenv(*next(iter(QUICK_JVM.items())))
 
 
 def test_plain_lines_a_summary_and_a_proof_that_a_deleted_row_breaks(payments: Payments) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.payments import PENSTOCK, Payments, judge
-from tests.processes import of_session
+from tests.processes import QUICK_JVM, of_session
 
 from penstock.checkpoint.ledger import Ledger
 from penstock.local.broker import Cluster
@@ -43,7 +43,7 @@ def payments(cluster: Cluster, tmp_path: Path) -> Payments:
 @pytest.fixture(autouse=True)
 def quick_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A JVM that lives for half a minute spends most of it optimising: without that it is twice as fast."""
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+    monkeypatch.setenv(*next(iter(QUICK_JVM.items())))
 
 
 class Run:

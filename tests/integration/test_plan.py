@@ -145,7 +145,7 @@ def test_missing_topics_and_topics_that_differ_are_named_with_their_settings(
         ("retention.ms", "604800000", "1234"),
     ]
     assert codes(found) == ["topic-missing", "topic-missing"]
-    assert {p["next"] for p in found["problems"]} == {"penstock apply FILE"}
+    assert {p["next"] for p in found["problems"]} == {f"penstock apply {payments.file}"}
     payments.spec["source"]["topics"][f"{payments.topic}-gone"] = {"value": {"format": "string"}}
     missing = planned(expect=3)
     assert f"{payments.topic}-gone" in missing["problems"][0]["what"]
@@ -311,7 +311,8 @@ def test_schema_that_a_run_would_register_is_compared_and_not_registered(
 def test_every_subject_that_is_missing_is_named_and_a_registry_that_is_away_is_said(
     payments: Payments, registry: LocalRegistry, planned: Planned
 ) -> None:
-    payments.create(f"{payments.topic}-b")
+    for topic in ("-b", "-b.DLT"):
+        payments.create(f"{payments.topic}{topic}")
     payments.spec["registry"] = {"url": registry.url, "timeout": "500ms"}
     topics = payments.spec["source"]["topics"]
     payments.spec["contract"], payments.spec["transform"] = {}, []

@@ -51,6 +51,7 @@ class KafkaSink:
     mode: Mode | None = None  # settled when the view is known
     why: str = ""  # not the other mode
     _known: Known = field(default_factory=Known, repr=False)
+    _begun: int | None = field(default=None, repr=False)  # the last batch that this run tried
 
     @property
     def guarantee(self) -> str:
@@ -98,6 +99,7 @@ class KafkaSink:
     def begin(self, batch: Batch, *, replay: bool) -> None:
         if replay:
             self._check_marks(batch)
+        self._begun = batch.id
 
     def ended(self, batch: Batch, found: Iterable[Mapping[str, Any]], *, posts: bool = False) -> Written:
         """After the tasks of a batch: marks for those that had nothing to send, and what became of all rows. `posts`:
@@ -179,7 +181,8 @@ class KafkaSink:
         """The group must know what the ledger says was written, and in by-batch mode no more than was planned."""
         if self._known.written is None:
             return
-        planned = max(self._known.planned or 0, batch.id)  # a batch that comes again in one run was planned since
+        again = self._begun == batch.id  # in this run: it was planned since the start, and may have been written
+        planned = batch.id if again else self._known.planned or 0
         if self.mode == "exactly-once-by-partition":
             expected = dict(self._known.ends)
             most: int | None = None  # being ahead is harmless: what lies below a mark is trimmed
