@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import KafkaUnreachable
@@ -23,7 +23,7 @@ def visible(
     A range ends where the consumer's position has reached its end: the last offsets may be markers, aborted
     records or compaction gaps, and no record will ever come for them.
     """
-    from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+    from confluent_kafka import KafkaError, TopicPartition
 
     consumer = connection.consumer(
         {
@@ -36,38 +36,62 @@ def visible(
         }
     )
     try:
-        ends: dict[int, int] = {}
-        start: list[Any] = []
-        for p in ranges if ranges is not None else range(partitions):
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)
-            first, end = ranges[p] if ranges is not None else (low, high)
-            if min(end, high) > max(first, low):
-                ends[p] = min(end, high)
-                start.append(TopicPartition(topic, p, max(first, low) if ranges is not None else OFFSET_BEGINNING))
-        consumer.assign(start)
+        spans = _spans(consumer, topic, ranges if ranges is not None else dict.fromkeys(range(partitions), None))
+        consumer.assign([TopicPartition(topic, p, first) for p, (first, _) in spans.items()])
+        ends = {p: end for p, (_, end) in spans.items()}
         idle = 0
         while ends:
             messages = consumer.consume(_AT_ONCE, timeout=1.0)
-            idle = 0 if messages else idle + 1
+            found = [message for message in messages if message.error() is None]
+            idle = 0 if found else idle + 1
             if idle > _IDLE_LIMIT:
-                cause = "no data and no end for 30 s; a transaction may be open"
-                raise KafkaUnreachable(f"topic {topic} stopped answering", cause=cause)
+                raise _stopped(topic, f"no data and no end for {_IDLE_LIMIT} s; a transaction may be open")
+            for message in found:
+                partition, offset = position(message)
+                if partition in ends and offset < ends[partition]:
+                    yield message
             for message in messages:
-                error, partition, offset = message.error(), _known(message.partition()), message.offset()
+                error = message.error()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
                     # Below the end a transaction is still open; what it hides may come yet.
-                    if partition in ends and _known(offset) >= ends[partition]:
+                    partition, offset = position(message)
+                    if partition in ends and offset >= ends[partition]:
                         del ends[partition]
-                elif error is not None:
-                    raise KafkaException(error)
-                elif partition in ends and _known(offset) < ends[partition]:
-                    yield message
-            for position in consumer.position([TopicPartition(topic, p) for p in ends]):
-                if position.offset >= ends[position.partition]:
-                    del ends[position.partition]
-                    consumer.pause([TopicPartition(topic, position.partition)])
+                elif error is not None and not _passes(error):
+                    raise _stopped(topic, error.str())
+            for at in consumer.position([TopicPartition(topic, p) for p in ends]):
+                if at.offset >= ends[at.partition]:
+                    del ends[at.partition]
+                    consumer.pause([TopicPartition(topic, at.partition)])
     finally:
         consumer.close()
+
+
+def _spans(consumer: Any, topic: str, asked: Mapping[int, tuple[int, int] | None]) -> dict[int, tuple[int, int]]:
+    """Where each partition begins and ends that has something of what was asked for; None: all of it."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    spans = {}
+    for p, wanted in asked.items():
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=_IDLE_LIMIT)
+        except KafkaException as error:
+            raise _stopped(topic, error.args[0].str()) from None
+        first, end = wanted or (low, high)
+        if min(end, high) > max(first, low):
+            spans[p] = (max(first, low), min(end, high))
+    return spans
+
+
+def _passes(error: Any) -> bool:
+    from confluent_kafka import KafkaError
+
+    away = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
+    return bool(error.retriable()) or error.code() in away
+
+
+def _stopped(topic: str, cause: str) -> KafkaUnreachable:
+    return KafkaUnreachable(f"topic {topic} stopped answering", cause=cause, next_command="penstock ps")
 
 
 def position(message: Message) -> tuple[int, int]:

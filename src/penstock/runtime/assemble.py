@@ -143,11 +143,16 @@ class Assembly:
 
     def _culprits(self, raw: DataFrame, batch: Batch) -> Culprits:
         """The records that a step or a condition fails on, for each sink that they are in the way of."""
+        from pyspark import StorageLevel
 
         def rows_of(outlet: Outlet) -> Callable[[DataFrame], DataFrame]:
             return lambda part: outlet.rows(all_views(self.pipeline, self.inlets, part))
 
-        found = {outlet.sink.name: culprits(raw, batch.ranges, rows_of(outlet)) for outlet in self.outlets}
+        kept = raw.persist(StorageLevel.MEMORY_AND_DISK)  # read from Kafka once
+        try:
+            found = {outlet.sink.name: culprits(kept, batch.ranges, rows_of(outlet)) for outlet in self.outlets}
+        finally:
+            kept.unpersist()
         return {name: some for name, some in found.items() if some}
 
     def _through_the_engine(

@@ -29,15 +29,12 @@ def speaks_of_a_value(error: BaseException) -> bool:
 def culprits(
     raw: DataFrame, ranges: tuple[OffsetRange, ...], rows: Callable[[DataFrame], DataFrame]
 ) -> dict[Position, Failure]:
-    """The records that `rows`, made of all of them, fails on. Empty when it does not fail, or on more than MOST."""
-    from pyspark import StorageLevel
+    """The records that `rows`, made of all of them, fails on. Empty when it does not fail, or on more than MOST.
 
+    `raw` is read many times: it should be kept.
+    """
     found: dict[Position, Failure] = {}
-    kept = raw.persist(StorageLevel.MEMORY_AND_DISK)  # read from Kafka once
-    try:
-        _search([r for r in ranges if len(r)], lambda part: _raised(rows(_within(kept, part))), found)
-    finally:
-        kept.unpersist()
+    _search([r for r in ranges if len(r)], lambda part: _raised(rows(_within(raw, part))), found)
     return found if len(found) <= MOST else {}
 
 

@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 from typing import cast
 
-from pyspark.errors import PySparkException
-
 from penstock import errors
 from penstock.errors import EngineFailed, KafkaUnreachable, OffsetsVanished, PenstockError, RuleStopped
+from penstock.runtime.culprits import speaks_of_a_value
 from penstock.transform.contract import STOP_MARK
 
 _OFFSETS_GONE = (
@@ -51,7 +50,7 @@ def translate(error: BaseException, log: Path) -> PenstockError:
             cause="the rule says `otherwise: stop`; the batch is not finished and will run again",
             next_command="mend the producer or the rule, then: penstock run FILE",
         )
-    if _speaks_of_a_record(error):
+    if speaks_of_a_value(error):  # the engine quotes it; what a record says must not decide what happened
         return EngineFailed("the engine failed", cause=_cause(lines), next_command=f"read {log}")
     gone = _first(lines, _OFFSETS_GONE)
     if gone:
@@ -64,11 +63,6 @@ def translate(error: BaseException, log: Path) -> PenstockError:
     if away:
         return KafkaUnreachable("Kafka did not answer", cause=away, next_command="penstock ps")
     return EngineFailed("the engine failed", cause=_cause(lines), next_command=f"read {log}")
-
-
-def _speaks_of_a_record(error: BaseException) -> bool:
-    """Spark quotes values in such errors; what a record says must not decide what happened."""
-    return isinstance(error, PySparkException) and (error.getSqlState() or "").startswith("22")  # data exceptions
 
 
 def _said(text: str) -> list[str]:
