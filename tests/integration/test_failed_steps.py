@@ -22,16 +22,16 @@ def with_numbers(payments: Payments, sql: str = "select *, cast(account as int) 
 
 def test_only_the_records_that_a_step_fails_on_die(payments: Payments) -> None:
     with_numbers(payments)
-    bad = {7, 8, 23}
-    payments.send(*(good(n, account="none" if n in bad else str(n)) for n in range(30)), b"{", key=b"k")
+    bad = {7, 8}
+    payments.send(*(good(n, account="none" if n in bad else str(n)) for n in range(12)), b"{", key=b"k")
     heard = Heard()
     payments.run(watch=heard)
-    assert sorted(row["number"] for row in payments.rows()) == [n for n in range(30) if n not in bad]
+    assert sorted(row["number"] for row in payments.rows()) == [n for n in range(12) if n not in bad]
     dead = {json.loads(d.value or b"")["payment_id"]: d for d in payments.dead() if d.stage == "transform"}
     assert dead.keys() == {f"p-{n}" for n in bad}
     assert {(d.error_class, d.key) for d in dead.values()} == {("failed-step", b"k")}
     assert all("[CAST_INVALID_INPUT]" in d.reason and "'none'" in d.reason for d in dead.values()), dead
-    assert sum(entry.dead for entry in heard.entries) == 4
+    assert sum(entry.dead for entry in heard.entries) == 3
     report = payments.verify()
     assert report.complete, report.findings
 
