@@ -11,7 +11,7 @@ import pytest
 from penstock.local.broker import Cluster
 from penstock.local.postgres import LocalPostgres
 from tests.payments import Payments
-from tests.processes import QUICK_JVM
+from tests.processes import QUICK_JVM, running
 
 # A shell that runs the tests in the background ignores Ctrl-C, and every command they start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -20,10 +20,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("kafka"), brokers=1)
-    cluster.up()
-    yield cluster
-    cluster.down()
+    with running(Cluster(tmp_path_factory.mktemp("kafka"), brokers=1)) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
@@ -52,10 +50,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPostgres]:
     """A real PostgreSQL. Tests share it: each uses a schema of its own."""
-    server = LocalPostgres(tmp_path_factory.mktemp("postgres"))
-    server.up()
-    yield server
-    server.down()
+    with running(LocalPostgres(tmp_path_factory.mktemp("postgres"))) as server:
+        yield server
 
 
 @pytest.fixture

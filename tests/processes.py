@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import psutil
 
@@ -14,6 +16,23 @@ import psutil
 # holds is little: one thread collects it with less work than several.
 QUICK_JVM = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 PENSTOCK = str(Path(sys.executable).with_name("penstock"))
+
+
+class LocalServer(Protocol):
+    def up(self) -> object: ...
+    def down(self) -> object: ...
+
+
+S = TypeVar("S", bound=LocalServer)
+
+
+@contextmanager
+def running(server: S) -> Iterator[S]:
+    server.up()
+    try:
+        yield server
+    finally:
+        server.down()
 
 
 def penstock(*arguments: str, directory: Path) -> subprocess.Popen[str]:

@@ -13,6 +13,8 @@ DELETED = "_deleted"  # true for a tombstone, where the spec says that it means 
 ERROR = "_error"  # struct<class, reason>, null when the record decoded
 RULE = "_rule"  # name of the first contract rule the record broke, null when it kept all
 
+RESERVED = (KAFKA, KEY, DELETED, ERROR, RULE)  # no field of a record may be called so
+
 ORIGIN = ("topic", "partition", "offset", "timestamp")  # what `_kafka` always holds
 ON_REQUEST = ("key", "value", "headers", "timestamp_type")  # what `_kafka` holds when `kafka_columns` asks for it
 

@@ -16,26 +16,21 @@ from tests.crash.driver import ROUNDS, Driver
 from tests.crash.forward import POINTS, WAYS, Forward, judge
 from tests.crash.standalone import Standalone
 from tests.payments import Payments
+from tests.processes import running
 
 ALL = ROUNDS > 1
 
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("three-brokers"), brokers=3)
-    cluster.up()
-    yield cluster
-    cluster.down()
+    with running(Cluster(tmp_path_factory.mktemp("three-brokers"), brokers=3)) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    made = Standalone(tmp_path_factory.mktemp("standalone"))
-    try:
-        made.up()
+    with running(Standalone(tmp_path_factory.mktemp("standalone"))) as made:
         yield made
-    finally:
-        made.down()
 
 
 @pytest.fixture

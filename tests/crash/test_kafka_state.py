@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from penstock.checkpoint.log import SparkLog
 from penstock.errors import CheckpointMissing, TableDiffers, TableOfAnotherQuery
 from penstock.kafka import admin
 from tests.crash.driver import ROUNDS
@@ -98,18 +99,9 @@ def test_deleted_group_stops_where_a_batch_was_under_way(forward: Forward) -> No
 
 
 def _forget(payments: Payments) -> None:
-    client = AdminClient({"bootstrap.servers": payments.bootstrap})
-    groups = [group for group in admin.groups(payments.config) if group.endswith((".out", ".out.batches"))]
-    groups = [group for group in groups if group.startswith("penstock.payments.")]
-    own = [group for group in groups if _query(payments) in group]
+    query = SparkLog(payments.home / "spark").query_id()
+    own = [group for group in admin.groups(payments.config) if f".{query}.out" in group]
     assert own
+    client = AdminClient({"bootstrap.servers": payments.bootstrap})
     for done in client.delete_consumer_groups(own).values():
         done.result(20)
-
-
-def _query(payments: Payments) -> str:
-    from penstock.checkpoint.log import SparkLog
-
-    query = SparkLog(payments.home / "spark").query_id()
-    assert query
-    return query

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 from tests.databases import Database, database
+from tests.processes import running
 
 from penstock.local.postgres import LocalPostgres
 from penstock.local.registry import LocalRegistry
@@ -15,10 +16,8 @@ from penstock.local.registry import LocalRegistry
 @pytest.fixture(scope="session")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRegistry]:
     """A real registry. Tests share it: each uses subjects of its own and leaves the global mode as it is."""
-    server = LocalRegistry(tmp_path_factory.mktemp("registry"))
-    server.up()
-    yield server
-    server.down()
+    with running(LocalRegistry(tmp_path_factory.mktemp("registry"))) as server:
+        yield server
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -230,101 +231,115 @@ def test_new_checkpoint_does_not_write_everything_again_by_accident(forward: For
     assert len(forward.seen()) == 2
 
 
-class TestRegistry:
-    """What Penstock encodes, confluent-kafka's own deserializers read."""
+@dataclass
+class Registered:
+    """A pipeline with a registry: what Penstock encodes, confluent-kafka's own deserializers read."""
 
-    @pytest.fixture(autouse=True)
-    def _registry(self, forward: Forward, registry: LocalRegistry) -> None:
-        self.client = SchemaRegistryClient({"url": registry.url})
-        self.forward = forward
-        forward.payments.spec["registry"] = {"url": registry.url}
+    forward: Forward
+    client: SchemaRegistryClient
 
     def context(self) -> SerializationContext:
         return SerializationContext(self.forward.out, MessageField.VALUE)
 
-    def test_avro_with_the_schema_of_the_columns_registered(self) -> None:
-        self.forward.to(
-            value={"format": "avro", "register": True}, key={"format": "avro", "columns": ["id"], "register": True}
-        )
-        self.forward.send(*(event(n, tags=["x"] if n else None) for n in range(10)))
-        self.forward.payments.run()
-        read = AvroDeserializer(self.client)
-        found = sorted((read(each.value, self.context()) for each in self.forward.seen()), key=lambda d: d["id"])
-        assert [d["id"] for d in found] == list(range(10))
-        assert (str(found[3]["amount"]), found[3]["at"].isoformat(), found[0]["tags"], found[3]["tags"]) == (
-            "1.50", "2026-01-02T03:04:05.678901+00:00", None, ["x"],
-        )  # fmt: skip
-        keys = {read(each.key, self.context())["id"] for each in self.forward.seen()}
-        assert keys == set(range(10))
-        assert {f"{self.forward.out}-value", f"{self.forward.out}-key"} <= set(self.client.get_subjects())
 
-    def test_protobuf_with_the_schema_of_the_columns_registered(self) -> None:
-        self.forward.to(value={"format": "protobuf", "register": True})
-        self.forward.send(*(event(n) for n in range(10)))
-        self.forward.payments.run()
-        text = self.client.get_latest_version(f"{self.forward.out}-value").schema.schema_str
-        kind: Any = GetMessageClass(protobuf.from_registered(RegisteredSchema(1, "PROTOBUF", text)).descriptor())
-        read = ProtobufDeserializer(kind, {"use.deprecated.format": False}, self.client)
-        found = sorted((read(each.value, self.context()) for each in self.forward.seen()), key=lambda m: m.id)
-        assert [(m.id, m.who) for m in found] == [(n, f"w{n}") for n in range(10)]
+@pytest.fixture
+def registered(forward: Forward, registry: LocalRegistry) -> Registered:
+    forward.payments.spec["registry"] = {"url": registry.url}
+    return Registered(forward, SchemaRegistryClient({"url": registry.url}))
 
-    def test_json_schema_registered(self) -> None:
-        self.forward.to(value={"format": "json", "wire": "registry", "register": True})
-        self.forward.send(*(event(n) for n in range(10)))
-        self.forward.payments.run()
-        text = self.client.get_latest_version(f"{self.forward.out}-value").schema.schema_str
-        read = JSONDeserializer(text, schema_registry_client=self.client)
-        found = sorted((read(each.value, self.context()) for each in self.forward.seen()), key=lambda d: d["id"])
-        assert [(d["id"], d["who"]) for d in found] == [(n, f"w{n}") for n in range(10)]
 
-    def test_row_that_the_schema_cannot_hold_is_a_dead_letter_and_the_others_go_out(self) -> None:
-        schema = {
-            "type": "record",
-            "name": "Event",
-            "fields": [{"name": "id", "type": "long"}, {"name": "who", "type": "string"}],
-        }
-        (self.forward.payments.directory / "event.avsc").write_text(json.dumps(schema))
-        self.forward.to(
-            value={"format": "avro", "schema": "event.avsc", "columns": ["id", "who"], "register": True}, origin=True
-        )
-        self.forward.payments.spec["sinks"]["lake"] = {"from": "events", "delta": {"path": "lake"}}
-        self.forward.send(event(1), event(2, who=None), event(3))
-        self.forward.payments.run()
-        read = AvroDeserializer(self.client)
-        assert sorted(read(each.value, self.context())["id"] for each in self.forward.seen()) == [1, 3]
-        (dead,) = self.forward.payments.dead()
-        assert (dead.stage, dead.error_class) == ("sink", "missing-field")
-        assert "who" in dead.reason
-        assert "'out'" in dead.reason
-        assert sorted(row["id"] for row in self.forward.payments.rows()) == [1, 2, 3]  # the other sink takes it
-        report = self.forward.payments.verify()
-        assert report.complete, report.findings
+def test_avro_with_the_schema_of_the_columns_registered(registered: Registered) -> None:
+    registered.forward.to(
+        value={"format": "avro", "register": True}, key={"format": "avro", "columns": ["id"], "register": True}
+    )
+    registered.forward.send(*(event(n, tags=["x"] if n else None) for n in range(10)))
+    registered.forward.payments.run()
+    read = AvroDeserializer(registered.client)
+    found = sorted(
+        (read(each.value, registered.context()) for each in registered.forward.seen()), key=lambda d: d["id"]
+    )
+    assert [d["id"] for d in found] == list(range(10))
+    assert (str(found[3]["amount"]), found[3]["at"].isoformat(), found[0]["tags"], found[3]["tags"]) == (
+        "1.50", "2026-01-02T03:04:05.678901+00:00", None, ["x"],
+    )  # fmt: skip
+    keys = {read(each.key, registered.context())["id"] for each in registered.forward.seen()}
+    assert keys == set(range(10))
+    assert {f"{registered.forward.out}-value", f"{registered.forward.out}-key"} <= set(registered.client.get_subjects())
 
-    def test_without_leave_to_register_the_newest_schema_of_the_subject_is_used(self) -> None:
-        self.forward.to(value={"format": "avro", "columns": ["id"]})
-        self.forward.send(event(1))
-        with pytest.raises(SubjectMissing) as missing:
-            self.forward.payments.run()
-        assert "register: true" in str(missing.value.next_command)
-        from confluent_kafka.schema_registry import Schema
 
-        schema = {"type": "record", "name": "Event", "fields": [{"name": "id", "type": "long"}]}
-        number = self.client.register_schema(f"{self.forward.out}-value", Schema(json.dumps(schema), "AVRO"))
-        self.forward.payments.run()
-        (seen,) = self.forward.seen()
-        assert seen.value is not None
-        assert int.from_bytes(seen.value[1:5], "big") == number
+def test_protobuf_with_the_schema_of_the_columns_registered(registered: Registered) -> None:
+    registered.forward.to(value={"format": "protobuf", "register": True})
+    registered.forward.send(*(event(n) for n in range(10)))
+    registered.forward.payments.run()
+    text = registered.client.get_latest_version(f"{registered.forward.out}-value").schema.schema_str
+    kind: Any = GetMessageClass(protobuf.from_registered(RegisteredSchema(1, "PROTOBUF", text)).descriptor())
+    read = ProtobufDeserializer(kind, {"use.deprecated.format": False}, registered.client)
+    found = sorted((read(each.value, registered.context()) for each in registered.forward.seen()), key=lambda m: m.id)
+    assert [(m.id, m.who) for m in found] == [(n, f"w{n}") for n in range(10)]
 
-    def test_schema_that_the_registry_refuses_stops_before_anything_is_written(self) -> None:
-        from confluent_kafka.schema_registry import Schema
 
-        other = {"type": "record", "name": "Event", "fields": [{"name": "id", "type": "string"}]}
-        self.client.register_schema(f"{self.forward.out}-value", Schema(json.dumps(other), "AVRO"))
-        self.forward.to(value={"format": "avro", "columns": ["id"], "register": True})
-        self.forward.send(event(1))
-        with pytest.raises(SchemaIncompatible):
-            self.forward.payments.run()
-        assert self.forward.seen() == []
+def test_json_schema_registered(registered: Registered) -> None:
+    registered.forward.to(value={"format": "json", "wire": "registry", "register": True})
+    registered.forward.send(*(event(n) for n in range(10)))
+    registered.forward.payments.run()
+    text = registered.client.get_latest_version(f"{registered.forward.out}-value").schema.schema_str
+    read = JSONDeserializer(text, schema_registry_client=registered.client)
+    found = sorted(
+        (read(each.value, registered.context()) for each in registered.forward.seen()), key=lambda d: d["id"]
+    )
+    assert [(d["id"], d["who"]) for d in found] == [(n, f"w{n}") for n in range(10)]
+
+
+def test_row_that_the_schema_cannot_hold_is_a_dead_letter_and_the_others_go_out(registered: Registered) -> None:
+    schema = {
+        "type": "record",
+        "name": "Event",
+        "fields": [{"name": "id", "type": "long"}, {"name": "who", "type": "string"}],
+    }
+    (registered.forward.payments.directory / "event.avsc").write_text(json.dumps(schema))
+    registered.forward.to(
+        value={"format": "avro", "schema": "event.avsc", "columns": ["id", "who"], "register": True}, origin=True
+    )
+    registered.forward.payments.spec["sinks"]["lake"] = {"from": "events", "delta": {"path": "lake"}}
+    registered.forward.send(event(1), event(2, who=None), event(3))
+    registered.forward.payments.run()
+    read = AvroDeserializer(registered.client)
+    assert sorted(read(each.value, registered.context())["id"] for each in registered.forward.seen()) == [1, 3]
+    (dead,) = registered.forward.payments.dead()
+    assert (dead.stage, dead.error_class) == ("sink", "missing-field")
+    assert "who" in dead.reason
+    assert "'out'" in dead.reason
+    assert sorted(row["id"] for row in registered.forward.payments.rows()) == [1, 2, 3]  # the other sink takes it
+    report = registered.forward.payments.verify()
+    assert report.complete, report.findings
+
+
+def test_without_leave_to_register_the_newest_schema_of_the_subject_is_used(registered: Registered) -> None:
+    registered.forward.to(value={"format": "avro", "columns": ["id"]})
+    registered.forward.send(event(1))
+    with pytest.raises(SubjectMissing) as missing:
+        registered.forward.payments.run()
+    assert "register: true" in str(missing.value.next_command)
+    from confluent_kafka.schema_registry import Schema
+
+    schema = {"type": "record", "name": "Event", "fields": [{"name": "id", "type": "long"}]}
+    number = registered.client.register_schema(f"{registered.forward.out}-value", Schema(json.dumps(schema), "AVRO"))
+    registered.forward.payments.run()
+    (seen,) = registered.forward.seen()
+    assert seen.value is not None
+    assert int.from_bytes(seen.value[1:5], "big") == number
+
+
+def test_schema_that_the_registry_refuses_stops_before_anything_is_written(registered: Registered) -> None:
+    from confluent_kafka.schema_registry import Schema
+
+    other = {"type": "record", "name": "Event", "fields": [{"name": "id", "type": "string"}]}
+    registered.client.register_schema(f"{registered.forward.out}-value", Schema(json.dumps(other), "AVRO"))
+    registered.forward.to(value={"format": "avro", "columns": ["id"], "register": True})
+    registered.forward.send(event(1))
+    with pytest.raises(SchemaIncompatible):
+        registered.forward.payments.run()
+    assert registered.forward.seen() == []
 
 
 def _values(seen: list[Seen]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -56,13 +56,9 @@ def _with_schema_files(
     file: Path, pipeline: Pipeline | None, found: list[Mistake]
 ) -> tuple[Path, Pipeline | None, list[Mistake]]:
     """Also what is in the .avsc and .proto files that a sound spec names."""
-    formats: dict[tuple[str, ...], Any] = {}
-    if pipeline is not None:
-        formats |= pipeline.source.formats()
-        for name, sink in pipeline.sinks.items():
-            formats |= sink.formats(name)
-    named = {at: how for at, how in formats.items() if how.format in ("avro", "protobuf") and how.schema_ and pipeline}
-    if not named or pipeline is None:
+    formats = pipeline.formats() if pipeline is not None else {}
+    named = {at: how for at, how in formats.items() if how.format in ("avro", "protobuf") and how.schema_}
+    if pipeline is None or not named:
         return file, pipeline, found
     from penstock.schema.file import fault_of_view, fault_to_write
     from penstock.spec import lines

@@ -49,17 +49,16 @@ class Display(Watch):
         A failure is the run's business; but Spark waits for minutes before it says that Kafka is away, and a person
         who looks on should know at once.
         """
-        from penstock.kafka import admin, connection
-        from penstock.source.start import partitions_of
+        from penstock.kafka import connection
+        from penstock.source.start import marks_of
         from penstock.source.subscription import subscribe
 
         config, away = connection.client_config(pipeline), False
         while not self._over.wait(_ENDS_EVERY_S if self.progress.ends else 0):
             try:
                 topics = subscribe(config, pipeline.source).topics
-                marks = admin.watermarks(config, {name: facts.partitions for name, facts in topics.items()})
-                read = [where for where in partitions_of(pipeline.source, topics) if where in marks]
-                self.progress.ends_are({where: marks[where][1] for where in read})
+                marks = marks_of(config, pipeline.source, topics)
+                self.progress.ends_are({where: high for where, (_, high) in marks.items()})
                 if away:
                     self.warn("Kafka answers again")
                 away = False

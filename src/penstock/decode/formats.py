@@ -17,7 +17,7 @@ from penstock.decode.text import BytesDecoder, StringDecoder
 from penstock.decode.wire import WithHeader
 from penstock.errors import SpecInvalid
 from penstock.kafka.schema import Lookup, RegisteredSchema
-from penstock.record import DELETED, ERROR, KAFKA, KEY, RULE
+from penstock.record import RESERVED
 from penstock.schema.file import message_of, path_of, text_of
 from penstock.schema.json_schema import JsonSchemaMistake, struct_of_json_schema
 from penstock.schema.protobuf import message as protobuf_schema
@@ -35,7 +35,6 @@ from penstock.spec.formats import (
 from penstock.spec.load import declared
 from penstock.spec.types import Member, Scalar, Struct
 
-OWN = (KAFKA, KEY, DELETED, ERROR, RULE)
 ONLY = "value"  # the one column of a format that has no fields
 
 
@@ -74,7 +73,7 @@ def _no_columns(names: list[str]) -> str:
     """Why fields of these names cannot be the columns of a view; empty when they can."""
     lowered = [name.lower() for name in names]  # as SQL tells names apart
     for name in names:
-        if name.lower() in OWN:
+        if name.lower() in RESERVED:
             return f"'{name}' is Penstock's own column"
         if not name or any(c < " " or c in '"\\' for c in name):  # what JSON would have to escape
             return f"{name!r} cannot be the name of a column"

@@ -96,11 +96,19 @@ class Owner:
         finally:
             consumer.close()
 
-    def produce(self, topic: str, value: bytes | None, key: bytes | None, **more: Any) -> None:
-        """One record into the transaction; waits while the client's buffer is full."""
+    def forward(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[str, bytes | None]],
+        timestamp_ms: int,
+    ) -> None:
+        """One record into the transaction, with the time it had; waits while the client's buffer is full."""
+        at = max(timestamp_ms, 0)  # a record of an old format has none, which is -1
         while True:
             try:
-                self.producer.produce(topic, value, key, on_delivery=self.delivered, **more)
+                self.producer.produce(topic, value, key, timestamp=at, headers=headers, on_delivery=self.delivered)
             except BufferError:
                 self.producer.poll(0.1)
             else:

@@ -94,13 +94,8 @@ class DeadLetterTopics:
             # One partition: the rows are made by all cores at once, and then streamed instead of held in the driver.
             for row in in_ms.repartition(1).toLocalIterator():
                 letter = dead_letter.from_row(row, batch)
-                owner.produce(
-                    self.topic_for(letter.topic),
-                    letter.value,
-                    letter.key,
-                    timestamp=max(letter.timestamp_ms, 0),
-                    headers=dead_letter.to_headers(letter),
-                )
+                to, headers = self.topic_for(letter.topic), dead_letter.to_headers(letter)
+                owner.forward(to, letter.key, letter.value, headers, letter.timestamp_ms)
                 count += 1
         said = json.dumps({"batch": batch.id, "dead": count})
         # On every topic: which of them there are can change between two starts.

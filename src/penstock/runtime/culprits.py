@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from penstock.record import FAILED_STEP, Failure, OffsetRange, shortened
-from penstock.runtime.inlet import Position
+from penstock.record import FAILED_STEP, KAFKA, Failure, OffsetRange, shortened
+from penstock.runtime.inlet import Position, is_one_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,10 +43,8 @@ def without(rows: DataFrame, positions: dict[Position, Failure]) -> DataFrame:
     """The rows that do not come from these records."""
     from pyspark.sql import functions as F
 
-    at = F.col("_kafka")
-    for topic, partition, offset in positions:
-        rows = rows.where(~((at["topic"] == topic) & (at["partition"] == partition) & (at["offset"] == offset)))
-    return rows
+    at = F.col(KAFKA)
+    return rows.where(~is_one_of(positions, at["topic"], at["partition"], at["offset"]))
 
 
 def _search(
@@ -73,8 +72,6 @@ def _halves(ranges: list[OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRa
 
 
 def _within(raw: DataFrame, ranges: list[OffsetRange]) -> DataFrame:
-    from functools import reduce
-
     here = [
         (raw["topic"] == r.topic)
         & (raw["partition"] == r.partition)

@@ -17,7 +17,7 @@ from penstock.transform.contract import Contract
 from penstock.transform.sql import views
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 Position = tuple[str, int, int]
 """Topic, partition, offset."""
@@ -77,12 +77,16 @@ def source_views(inlets: Iterable[Inlet], raw: DataFrame) -> dict[str, DataFrame
     return {inlet.view: passed(inlet.judged(raw)) for inlet in inlets}
 
 
-def _at(raw: DataFrame, positions: list[Position]) -> DataFrame:
+def _at(raw: DataFrame, positions: Iterable[Position]) -> DataFrame:
+    return raw.where(is_one_of(positions, raw["topic"], raw["partition"], raw["offset"]))
+
+
+def is_one_of(positions: Iterable[Position], topic: Column, partition: Column, offset: Column) -> Column:
+    """Whether a row comes from one of these records."""
     by_partition: dict[tuple[str, int], list[int]] = {}
-    for topic, partition, offset in positions:
-        by_partition.setdefault((topic, partition), []).append(offset)
+    for of, number, at in positions:
+        by_partition.setdefault((of, number), []).append(at)
     here = [
-        (raw["topic"] == topic) & (raw["partition"] == partition) & raw["offset"].isin(offsets)
-        for (topic, partition), offsets in by_partition.items()
+        (topic == of) & (partition == number) & offset.isin(offsets) for (of, number), offsets in by_partition.items()
     ]
-    return raw.where(reduce(lambda a, b: a | b, here))
+    return reduce(lambda a, b: a | b, here)

@@ -28,7 +28,7 @@ from penstock.runtime.posted import Origins, letters, not_plain
 from penstock.runtime.tally import Counted
 from penstock.sink.contract import Incoming, Written
 from penstock.sink.kafka.exactly_once import KafkaSink
-from penstock.sink.native import FileWriter, NewFile, TakesFiles
+from penstock.sink.native import FileWriter, Judged, NewFile, TakesFiles
 from penstock.spec.model import Pipeline
 from penstock.transform.contract import DECODE, TOMBSTONE
 from penstock.transform.native import Condition, condition
@@ -91,19 +91,10 @@ class Judge:
         return verdict if broken_any else None
 
 
-@dataclass(frozen=True)
-class Part:
-    """A decoded batch: what passed, and what died of which verdict."""
-
-    good: pa.RecordBatch
-    dead: pa.RecordBatch | None = None
-    verdicts: pa.Array | None = None
-
-
 class Out(Protocol):
     """The sink's part of the worker. Pickles."""
 
-    def __call__(self, parts: Iterator[Part], origins: Origins, /) -> dict[str, Any] | None:
+    def __call__(self, parts: Iterator[Judged], origins: Origins, /) -> dict[str, Any] | None:
         """Take every batch, to its end; say what became of the records that passed, in JSON's types."""
 
 
@@ -111,7 +102,7 @@ class Out(Protocol):
 class Counting:
     """For a replay of what is written already: nothing is done with the records."""
 
-    def __call__(self, parts: Iterator[Part], _origins: Origins) -> None:
+    def __call__(self, parts: Iterator[Judged], _origins: Origins) -> None:
         for _ in parts:
             pass
 
@@ -122,7 +113,7 @@ class IntoFile:
     columns: pa.Schema
     layout: str
 
-    def __call__(self, parts: Iterator[Part], origins: Origins) -> dict[str, Any] | None:
+    def __call__(self, parts: Iterator[Judged], origins: Origins) -> dict[str, Any] | None:
         writer = FileWriter(self.directory, self.columns, self.layout)
         for part in parts:
             if part.good.num_rows:
@@ -159,16 +150,16 @@ class OnePass:
         verdicts: Counter[str] = Counter()
         dead: list[dict[str, Any]] = []
 
-        def judged() -> Iterator[Part]:
+        def judged() -> Iterator[Judged]:
             nonlocal read, passed, which
             for batch in self.decode(batches):
                 read += batch.num_rows
                 verdict = self.judge(batch)
-                part = Part(batch)
+                part = Judged(batch)
                 if verdict is not None:
                     verdicts.update(v for v in verdict.to_pylist() if v is not None)
                     died = pc.is_in(verdict, pa.array(list(self.deadly), pa.string()))
-                    part = Part(batch.filter(verdict.is_null()), batch.filter(died), verdict.filter(died))
+                    part = Judged(batch.filter(verdict.is_null()), batch.filter(died), verdict.filter(died))
                     if self.locate:
                         dead.extend(self.origins.places(part.dead))
                 passed += part.good.num_rows

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from penstock import record
 from penstock.decode.worker import SCHEMA_ID
 from penstock.record import ERROR, KAFKA, ORIGIN, Batch
-from penstock.route.dead_letter import DeadLetter, to_headers
+from penstock.route.dead_letter import from_row, to_headers
 from penstock.runtime import fingerprint
 from penstock.runtime.inlet import Inlet
 from penstock.sink.kafka.worker import Letter
@@ -98,23 +98,8 @@ class Posted:
 
     def _letter(self, row: dict[str, Any], stage: str, error_class: str, reason: str) -> Letter:
         at = {name: row[f"{KAFKA}_{name}"] for name in (*ORIGIN, *record.ON_REQUEST)}
-        letter = DeadLetter(
-            key=at["key"],
-            value=at["value"],
-            headers=[(h["key"], h["value"]) for h in at["headers"] or []],
-            topic=at["topic"],
-            partition=at["partition"],
-            offset=at["offset"],
-            timestamp_ms=at["timestamp"] // 1000,
-            timestamp_type=at["timestamp_type"],
-            stage=stage,
-            error_class=error_class,
-            reason=reason,
-            pipeline=self.batch.pipeline,
-            query=self.batch.query,
-            batch=self.batch.id,
-            schema_id=row[SCHEMA_ID],
-        )
+        why = {"stage": stage, "error_class": error_class, "reason": reason, "schema_id": row[SCHEMA_ID]}
+        letter = from_row({**at, **why, "timestamp_ms": at["timestamp"] // 1000}, self.batch)
         to = self.to.replace("{topic}", letter.topic)
         return Letter(letter.position, to, letter.key, letter.value, to_headers(letter), letter.timestamp_ms)
 

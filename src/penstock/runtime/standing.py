@@ -77,8 +77,8 @@ class Difference:
 
 def standing(config: Config, source: Source, log: SparkLog, topics: Mapping[str, TopicFacts]) -> Standing:
     """Of the topics that are there. Raises CheckpointForeign where the checkpoint cannot be read, and StartNotThere."""
-    marks = admin.watermarks(config, {name: facts.partitions for name, facts in topics.items()})
-    partitions = [where for where in start.partitions_of(source, topics) if where in marks]
+    marks = start.marks_of(config, source, topics)
+    partitions = list(marks)
     planned, committed = log.planned(), log.committed()
     at = _fixed(log, planned, committed)
     if at is None:

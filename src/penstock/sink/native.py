@@ -1,4 +1,4 @@
-"""Files written by Python workers, for sinks that can publish files they did not write themselves.
+"""What Python workers write themselves: what they are handed, and files for sinks that can publish them.
 
 A worker writes one Parquet file per task; nobody sees it until the driver publishes all files of the batch at once.
 """
@@ -23,6 +23,15 @@ from penstock.sink.contract import Incoming, Sink, Written
 _ROWS_PER_GROUP = 256 * 1024
 _LONGEST_TEXT = 32  # characters of a bound in the statistics; a longer text has none
 _LAYOUT = b"org.apache.spark.sql.parquet.row.metadata"  # where Spark keeps the columns, and looks for them
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A decoded batch in the worker that writes it: what passed, and what died of which verdict."""
+
+    good: pa.RecordBatch
+    dead: pa.RecordBatch | None = None
+    verdicts: pa.Array | None = None
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,14 @@ def starting_offsets(config: Config, source: Source, topics: Mapping[str, TopicF
     return as_json(resolve(config, source.start, partitions_of(source, topics)))
 
 
+def marks_of(
+    config: Config, source: Source, topics: Mapping[str, TopicFacts]
+) -> dict[tuple[str, int], tuple[int, int]]:
+    """First and next offset of every partition that is read and there."""
+    marks = admin.watermarks(config, {name: facts.partitions for name, facts in topics.items()})
+    return {where: marks[where] for where in partitions_of(source, topics) if where in marks}
+
+
 def partitions_of(source: Source, topics: Mapping[str, TopicFacts]) -> list[tuple[str, int]]:
     found = []
     for name, facts in topics.items():

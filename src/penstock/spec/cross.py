@@ -5,9 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from penstock.record import DELETED, ERROR, KAFKA, KEY, RULE
+from penstock.record import RESERVED
 from penstock.spec.fields import Schema
 from penstock.spec.formats import CsvFormat, JsonFormat
 from penstock.spec.start import StartAt
@@ -70,7 +70,7 @@ def field_mistakes(schema: Schema, *, flat: bool) -> Iterator[tuple[str, str]]:
     Also called for schemas in files of their own.
     """
     for name, field in schema.fields.items():
-        if name.lower() in (KAFKA, KEY, DELETED, ERROR, RULE):
+        if name.lower() in RESERVED:
             yield name, f"'{name}' is Penstock's own column"
         if flat and isinstance(field.resolved(), Array | Map | Struct):
             yield name, f"a field of a CSV line cannot be '{field.type}': it has no nested types"
@@ -80,11 +80,8 @@ def _registry_mistakes(spec: Pipeline) -> list[CrossMistake]:
     """Formats whose schemas are in a registry, in a spec that names none."""
     if spec.registry is not None:
         return []
-    parts: dict[tuple[str, ...], Any] = {**spec.source.formats()}
-    for name, sink in spec.sinks.items():
-        parts |= sink.formats(name)
     text = "its schema is in a registry, and the spec names none: add `registry: {url: ...}`"
-    return [(at, f"{how.format}: {text}", []) for at, how in parts.items() if _asks_registry(how)]
+    return [(at, f"{how.format}: {text}", []) for at, how in spec.formats().items() if _asks_registry(how)]
 
 
 def _asks_registry(how: object) -> bool:

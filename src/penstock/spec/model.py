@@ -8,7 +8,7 @@ nowhere else. Nothing in this package imports an engine or a Kafka client.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
@@ -165,6 +165,13 @@ class Pipeline(Part):
         working directory.
         """
         return self._base
+
+    def formats(self) -> dict[tuple[str, ...], Any]:
+        """Where the spec says how records are read and written -> how."""
+        found: dict[tuple[str, ...], Any] = {**self.source.formats()}
+        for name, sink in self.sinks.items():
+            found |= sink.formats(name)
+        return found
 
     def at(self, base: Path) -> Pipeline:
         """The same pipeline with its relative paths starting at `base`."""

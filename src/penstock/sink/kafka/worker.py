@@ -22,6 +22,7 @@ from penstock.errors import Fenced, KafkaUnreachable, SinkFailed, TableDiffers
 from penstock.kafka.transaction import Mark, Owner, Place, said_by_kafka
 from penstock.record import OUTGOING, OUTGOING_AT, OUTGOING_ERROR
 from penstock.sink.kafka.encoding import Encode, Picked
+from penstock.sink.native import Judged
 
 RESULT = (
     "topic string, partition int, rows bigint, letters bigint, "
@@ -94,19 +95,6 @@ class Letters(Protocol):
 
     def refused(self, rows: pa.RecordBatch, sink: str, failures: list[dict[str, Any]]) -> list[Letter]:
         """Decoded rows that the sink could not encode; `class` and `reason` of each."""
-
-
-class Judged(Protocol):
-    """A decoded batch: what passed, and what died of which verdict."""
-
-    @property
-    def good(self) -> pa.RecordBatch: ...
-
-    @property
-    def dead(self) -> pa.RecordBatch | None: ...
-
-    @property
-    def verdicts(self) -> pa.Array | None: ...
 
 
 @dataclass
@@ -184,13 +172,7 @@ class Sending:
     def post(self, letters: Iterable[Letter]) -> None:
         with said_by_kafka(f"dead letters of '{self.work.group}' could not be sent"):
             for letter in letters:
-                self.owner.produce(
-                    letter.topic,
-                    letter.value,
-                    letter.key,
-                    headers=letter.headers,
-                    timestamp=max(letter.timestamp_ms, 0),
-                )
+                self.owner.forward(letter.topic, letter.key, letter.value, letter.headers, letter.timestamp_ms)
 
     def end(self, rows: int, letters: int) -> tuple[int, int]:
         """Commit, unless all of it was there already. Returns how many rows and letters Kafka holds of this batch."""
