@@ -12,6 +12,7 @@ from protobuf_strategies import Kind, Schema, Spec, compiled, fill, records, sam
 from penstock.decode.columns import arrow_type
 from penstock.decode.decoded import Decoded
 from penstock.decode.protobuf.batch import Batch, suits
+from penstock.decode.protobuf.bundle import bundled
 from penstock.decode.protobuf.decoder import ProtobufDecoder, reader_of
 from penstock.schema.protobuf.shape import shape_of, struct_of
 
@@ -63,7 +64,7 @@ def test_reading_a_batch_at_once_and_record_by_record_give_the_same(data: Any) -
     each, failures = reader_of(schema.compiled).rows.read_each(bodies)
     assert failures == {}
     if suits(shape):
-        columns, refused = Batch(shape)(bodies)
+        columns, refused = Batch(shape)([bundled(bodies)])
         assert refused == []
         assert all(one.equals(other) for one, other in zip(each, columns, strict=True))
     assert all(one.equals(other) for one, other in zip(each, decode(schema, bodies).columns, strict=True))

@@ -26,6 +26,7 @@ from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[impor
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
 from penstock.decode.columns import arrow_type
+from penstock.decode.protobuf.bundle import RECORDS, add_to
 from penstock.decode.protobuf.rows import FIRST_SECOND, LAST_SECOND, LONGEST_SECONDS, NANOS, Refused, json_text
 from penstock.schema.protobuf.shape import (
     Duration,
@@ -58,20 +59,21 @@ class Batch:
     """Columns from records that protobuf's runtime wrote. Made once per worker."""
 
     def __init__(self, shape: Message) -> None:
-        descriptor = _Plainly().descriptor(shape)
+        descriptor = _Plainly().bundle(shape)
         self._handler = ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
         self._converts = [_field(field) for field in shape.fields]
 
-    def __call__(self, bodies: list[bytes]) -> tuple[list[pa.Array], list[int]]:
-        """The columns, and the rows that hold a value no column can hold: what the columns have there means nothing.
+    def __call__(self, bundles: list[bytes]) -> tuple[list[pa.Array], list[int]]:
+        """The columns of the records in them, and the rows that hold a value no column can hold: what the columns have
+        there means nothing.
 
         Raises where ptars gives up on the batch, which says nothing about any record of it.
         """
-        plain = self._handler.array_to_record_batch(pa.array(bodies, pa.binary()))
+        plain = self._handler.array_to_record_batch(pa.array(bundles, pa.binary())).column(RECORDS).flatten()
         columns: list[pa.Array] = []
         bad: Bad = None
         for i, convert in enumerate(self._converts):
-            converted, found = convert(plain.column(f"f{i}"))  # by name: ptars orders fields by number
+            converted, found = convert(plain.field(f"f{i}"))  # by name: ptars orders fields by number
             columns.append(converted)
             bad = _either(bad, found)
         return columns, [] if bad is None else np.flatnonzero(bad).tolist()
@@ -83,11 +85,12 @@ class _Plainly:
     def __init__(self) -> None:
         self.file = FileDescriptorProto(name="plain.proto", package="plain", syntax="proto3")
 
-    def descriptor(self, shape: Message) -> Any:
-        name = self.message([(f.number, f) for f in shape.fields])
+    def bundle(self, shape: Message) -> Any:
+        """The descriptor of a bundle of such messages."""
+        name = add_to(self.file, self.message([(f.number, f) for f in shape.fields]))
         pool = DescriptorPool()
         pool.AddSerializedFile(self.file.SerializeToString())
-        return pool.FindMessageTypeByName(name.removeprefix("."))
+        return pool.FindMessageTypeByName(name)
 
     def message(self, fields: list[tuple[int, Field]]) -> str:
         name = f"M{len(self.file.message_type)}"

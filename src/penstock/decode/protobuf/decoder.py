@@ -5,7 +5,8 @@ The path of a batch:
 1. With a registry, the header of each record names the schema and the message it was written with. It must be known to
    the registry, be the message that is read here, and differ from it only in ways that lose nothing
    (`protobuf.evolution`). Without a registry every value is a message, also the empty one: all its fields are absent.
-2. protobuf's own runtime parses each record with the reader's schema and writes it again; what it refuses has failed.
+2. protobuf's own runtime parses the records with the reader's schema and writes them again, many in one call
+   (`protobuf.bundle`), one by one where that fails; a record it refuses has failed.
 3. ptars turns what was written into columns, all records at once (`protobuf.batch`); where it cannot, they are read
    record by record (`protobuf.rows`). Both give the same.
 4. Records that hold a value no column can hold, such as a time after the year 9999, have failed too.
@@ -24,6 +25,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from penstock import record
 from penstock.decode.decoded import NULL, Decoded
 from penstock.decode.protobuf.batch import Batch, suits
+from penstock.decode.protobuf.bundle import Bundle, bundled
 from penstock.decode.protobuf.evolution import conflict
 from penstock.decode.protobuf.header import Header, headers
 from penstock.decode.protobuf.rows import Rows
@@ -32,7 +34,7 @@ from penstock.record import Failure, shortened
 from penstock.schema.protobuf.message import MessageSchema, SchemaMistake, files_of
 from penstock.schema.protobuf.shape import shape_of
 
-REUSED_BYTES = 1_000_000  # of records parsed into the same message object before it is given up
+BUNDLED_BYTES = 1_000_000  # what is parsed at once: it takes many times as much memory
 
 
 class Reader:
@@ -41,52 +43,52 @@ class Reader:
     def __init__(self, descriptor: Any) -> None:
         shape = shape_of(descriptor)
         self.rows = Rows(descriptor, shape)
+        self._bundle = Bundle(descriptor)
         self._batch = Batch(shape) if suits(shape) else None
 
     def read(self, bodies: list[bytes]) -> tuple[list[pa.Array], Any, dict[int, Failure]]:
         """Columns of the records that could be read; the position in them of each record, or -1; and the failures."""
-        written: list[bytes] = []
+        bundles: list[bytes] = []
         failures: dict[int, Failure] = {}
-        together = max(1, REUSED_BYTES * len(bodies) // (sum(map(len, bodies)) + 1))
+        together = max(1, BUNDLED_BYTES * len(bodies) // (sum(map(len, bodies)) + 1))
         for start in range(0, len(bodies), together):
-            self._write_again(bodies[start : start + together], start, written, failures)
+            part = bodies[start : start + together]
+            bundle = self._bundle.written_again(part)
+            bundles.append(bundled(self._written_again(part, start, failures)) if bundle is None else bundle)
         kept = np.delete(np.arange(len(bodies)), list(failures)) if failures else np.arange(len(bodies))
-        columns, refused = self._columns(written)
+        columns, refused = self._columns(bundles, [bodies[i] for i in kept] if failures else bodies)
         position = np.full(len(bodies), -1)
         position[kept] = np.arange(len(kept))
-        for i in refused:
-            failures[int(kept[i])] = self._explain(written[i], None)
-            position[kept[i]] = -1
+        for i in kept[refused]:
+            failures[int(i)] = self._explain(bodies[i], None)
+            position[i] = -1
         return columns, position, failures
 
-    def _write_again(self, bodies: list[bytes], start: int, written: list[bytes], failures: dict[int, Failure]) -> None:
-        """Parse records into one message after the other, drop what the schema does not have, and write them again.
-
-        The message object is used again, which is faster than a new one; what it holds is freed only with it.
-        """
-        calls, message, keep = self.rows.calls, self.rows.calls.empty(), written.append
-        parse_into, discard_unknown, serialize = calls.parse_into, calls.discard_unknown, calls.serialize
+    def _written_again(self, bodies: list[bytes], start: int, failures: dict[int, Failure]) -> list[bytes]:
+        """Records parsed one by one, rid of what the schema does not have, and written again; failures by place."""
+        calls, written = self.rows.calls, list[bytes]()
         for i, body in enumerate(bodies, start):
             try:
-                parse_into(message, body)
-                discard_unknown(message)
-                keep(serialize(message))
+                message = calls.parse(body)
+                calls.discard_unknown(message)
+                written.append(calls.serialize(message))
             except DecodeError as error:
                 failures[i] = self.rows.explain(body, error)
             except Exception as error:  # any bytes must end as a record or as a failure
                 failures[i] = self._explain(body, error)
+        return written
 
-    def _columns(self, written: list[bytes]) -> tuple[list[pa.Array], list[int]]:
-        """Columns of messages that protobuf wrote, and the rows that none can hold."""
+    def _columns(self, bundles: list[bytes], bodies: list[bytes]) -> tuple[list[pa.Array], list[int]]:
+        """Columns of records that protobuf takes, in bundles and one by one, and the rows that no column can hold."""
         if self._batch is not None:
             try:
-                return self._batch(written)
+                return self._batch(bundles)
             except Exception:  # the batch, not a record: which one it is, if any, is found out one by one
                 pass
             except BaseException as panic:
                 if type(panic).__name__ != "PanicException":  # of Rust; it is not an Exception
                     raise
-        columns, failures = self.rows.read_each(written)
+        columns, failures = self.rows.read_each(bodies)
         return columns, list(failures)
 
     def _explain(self, body: bytes, error: Exception | None) -> Failure:

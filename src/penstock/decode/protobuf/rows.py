@@ -56,9 +56,7 @@ class Calls:
     def __init__(self, descriptor: Any) -> None:
         message_class = GetMessageClass(descriptor)
         base = message_class.__base__
-        self.empty: Callable[[], Any] = message_class
         self.parse: Callable[[bytes], Any] = message_class.FromString
-        self.parse_into: Callable[[Any, bytes], int] = base.ParseFromString
         self.has: Callable[[Any, str], bool] = base.HasField
         self.discard_unknown: Callable[[Any], None] = base.DiscardUnknownFields
         self.serialize: Callable[[Any], bytes] = base.SerializeToString
