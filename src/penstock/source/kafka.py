@@ -52,8 +52,9 @@ def _common(pipeline: Pipeline) -> dict[str, str]:
         "maxRecordsPerPartition": pipeline.source.max_records_per_partition,
     }
     return {
-        # A client hands over 500 records at a time by default; what it holds in memory is limited in bytes, not here.
-        "kafka.max.poll.records": "5000",
+        # By default a client reads 64 KB and hands over 500 records at a time. What it holds is limited elsewhere.
+        "kafka.receive.buffer.bytes": str(1 << 20),
+        "kafka.max.poll.records": "10000",
         **spark_options(pipeline),
         **{name: str(value) for name, value in split.items() if value is not None},
         "failOnDataLoss": "true",
