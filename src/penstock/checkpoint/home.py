@@ -3,6 +3,7 @@
 <checkpoint>/spark/    Spark's checkpoint: offset log, commit log, metadata. Of a stream we only read it.
 <checkpoint>/ledger/   what happened to every offset (checkpoint.ledger)
 <checkpoint>/schemas/  schemas of the registry by id, so that an outage of it does not stop known ones
+<checkpoint>/events/   what happened, for onlookers (observe.events)
 <checkpoint>/logs/     what the engine said
 <checkpoint>/backfill/ a directory like this one for each bounded run, its `spark/` written by us
 <checkpoint>/lock      held while the pipeline runs
@@ -35,6 +36,10 @@ class Home:
     @property
     def schemas(self) -> Path:
         return self.path / "schemas"
+
+    @property
+    def events(self) -> Path:
+        return self.path / "events"
 
     @property
     def logs(self) -> Path:

@@ -46,6 +46,7 @@ class SinkCount:
     fingerprint: int | None = None
     superseded: int = 0  # rows in whose place a newer one of the same key stands
     rejected: int = 0
+    seconds: float = 0.0  # until it was written, with all that was read and decoded for it
 
 
 @dataclass(frozen=True)
@@ -115,11 +116,16 @@ class Ledger:
             yield from sorted(_read(file).values(), key=lambda e: e.batch)
 
     def last(self) -> Entry | None:
+        return next(iter(self.recent(1)), None)
+
+    def recent(self, most: int) -> list[Entry]:
+        """The newest batches, oldest first."""
+        found: list[Entry] = []
         for file in reversed(self._files()):
-            entries = _read(file)
-            if entries:
-                return entries[max(entries)]
-        return None
+            found = sorted(_read(file).values(), key=lambda e: e.batch) + found
+            if len(found) >= most:
+                break
+        return found[-most:]
 
     def _files(self) -> list[Path]:
         return sorted(self.path.glob("*.jsonl")) if self.path.is_dir() else []

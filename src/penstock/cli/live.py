@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.cli import output
 from penstock.errors import PenstockError
 from penstock.observe.progress import Progress
-from penstock.runtime.supervise import Watch
+from penstock.runtime.watch import Watch
 
 if TYPE_CHECKING:
     from penstock.checkpoint.home import Home
@@ -91,7 +90,7 @@ class Lines(Display):
         written = ", ".join(f"{name} {sink.written:,}" for name, sink in entry.sinks.items())
         output.note(
             f"batch {entry.batch}: read {entry.read:,}, {written}, dead letters {entry.dead:,} "
-            f"in {seconds:.1f} s; lag {_number(p.lag)}, {_number(p.rate)}/s, {_time(p.seconds_left)} left"
+            f"in {seconds:.1f} s; lag {_number(p.lag)}, {_number(p.rate)}/s, {output.span(p.seconds_left)} left"
         )
 
     def retrying(self, error: PenstockError, wait_s: float) -> None:
@@ -118,7 +117,7 @@ class JsonLines(Display):
 
     @staticmethod
     def _say(event: str, **facts: Any) -> None:
-        output.say(json.dumps({"event": event, **facts}))
+        output.say_line({"event": event, **facts})
 
 
 class Panel(Lines):
@@ -160,18 +159,10 @@ class Panel(Lines):
             rows.add_row(f"→ {name}", f"{count:,}")
         rows.add_row("dead letters", f"{p.dead:,}", style="red" if p.dead else "")
         rows.add_row("dropped", f"{p.dropped:,}")
-        rows.add_row("lag", f"{_number(p.lag)} offsets, {_time(p.seconds_left)} left")
+        rows.add_row("lag", f"{_number(p.lag)} offsets, {output.span(p.seconds_left)} left")
         rows.add_row("last", self._last or "starting")
         return Box(rows, title=f"penstock run {self._name}", title_align="left", expand=False)
 
 
 def _number(value: float | None) -> str:
     return "?" if value is None else f"{value:,.0f}"
-
-
-def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return "?"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -40,7 +40,22 @@ def options(
         os.environ["PENSTOCK_DEBUG"] = "1"
 
 
-_COMMANDS = ("check", "schema", "plan", "apply", "produce", "run", "verify", "dlq", "jars", "servers", "registry")
+_COMMANDS = (
+    "check",
+    "schema",
+    "plan",
+    "apply",
+    "produce",
+    "run",
+    "verify",
+    "lag",
+    "doctor",
+    "events",
+    "dlq",
+    "jars",
+    "servers",
+    "registry",
+)
 
 
 def register() -> None:

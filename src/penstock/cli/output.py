@@ -6,9 +6,11 @@ Errors go to standard error as `error[code]: what`, `cause:`, `next:`; with `--j
 from __future__ import annotations
 
 import json
+import math
 import re
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -33,6 +35,11 @@ def emit(data: Any, as_json: bool, human: Callable[[], None]) -> None:
         human()
 
 
+def say_line(data: Any) -> None:
+    """One JSON document on one line, for commands that print as things happen."""
+    say(json.dumps(data, default=str))
+
+
 def say(text: str = "") -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
@@ -48,9 +55,43 @@ def clean_lines(text: str) -> str:
     return "\n".join(clean(line) for line in text.split("\n"))
 
 
+def span(seconds: float | None) -> str:
+    """A stretch of time as people say it."""
+    if seconds is None:
+        return "?"
+    if seconds == math.inf:
+        return "never"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """Lines of a table: the first column to the left, cut so that a line fits `width`, the others to the right."""
+    sizes = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    sizes[0] = max(8, min(sizes[0], width - 2 - sum(size + 2 for size in sizes[1:])))
+    for row in (heads, *rows):
+        cells = [
+            cut(row[0], sizes[0]).ljust(sizes[0]),
+            *(cell.rjust(size) for cell, size in zip(row[1:], sizes[1:], strict=True)),
+        ]
+        yield ("  " + "  ".join(cells)).rstrip()
+
+
+def cut(text: str, size: int) -> str:
+    """At most so many characters; what goes is from the middle, for names differ at their ends."""
+    end = min(5, size // 2)
+    return text if len(text) <= size else f"{text[: size - end - 1]}…{text[-end:]}"
+
+
+def columns() -> int:
+    """The width of the terminal; elsewhere, of a wide one."""
+    return shutil.get_terminal_size((120, 24)).columns
+
+
 def report(error: PenstockError, as_json: bool) -> None:
     if as_json:
-        say(json.dumps({"error": error.as_dict()}, default=str))  # one line: `run` prints lines
+        say_line({"error": error.as_dict()})  # `run` prints lines
         return
     note(f"error[{error.code}]: {error.what}")
     if error.cause:

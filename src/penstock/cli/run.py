@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -51,6 +50,7 @@ def run(
     """
     from penstock.cli import live
     from penstock.runtime import backfill, supervise
+    from penstock.runtime.watch import StopRequest
     from penstock.spec.load import load
 
     if (first is None) != (end is None) or (name and first is None):
@@ -59,7 +59,7 @@ def run(
         raise BadArgument("a backfill takes neither --until-caught-up nor --accept", next_command="penstock run --help")
     pipeline = load(file)
     display = live.watch(as_json)
-    stop = supervise.StopRequest()
+    stop = StopRequest()
 
     def asked(number: int, _frame: FrameType | None) -> None:
         if stop.asked and number == signal.SIGINT:
@@ -80,7 +80,7 @@ def run(
         display.close()
     facts = display.summary()
     if as_json:
-        output.say(json.dumps({"event": "ended", **facts}))
+        output.say_line({"event": "ended", **facts})
         return
     written = ", ".join(f"{n:,} to {name}" for name, n in facts["written"].items()) or "none written"
     output.say(

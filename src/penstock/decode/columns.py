@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import astuple
 
 from penstock.spec.types import Array, Decimal, Map, Scalar, Struct, Type
 
@@ -60,6 +61,16 @@ class DoesNotFit(Exception):
         self.rows = rows
 
 
+def transposed(records: Values, width: int) -> list[Values]:
+    """The fields of records (msgspec's structs), field by field, with None in all of them for a record that is None."""
+    if not records:
+        return [()] * width
+    if None not in records:
+        return list(zip(*map(astuple, records), strict=True))
+    none = (None,) * width
+    return list(zip(*(none if r is None else astuple(r) for r in records), strict=True))
+
+
 def arrow_type(declared: Type) -> pa.DataType:
     match declared:
         case Scalar(name=name):
@@ -83,7 +94,7 @@ def builder(declared: Type) -> Build:
         case Map(value=value):
             return _map(builder(value))
         case Struct(members=members):
-            return _struct([(f"f{i}", m.name, builder(m.type)) for i, m in enumerate(members)])
+            return _struct([(m.name, builder(m.type)) for m in members])
         case Scalar(name="timestamp" | "timestamp_ntz"):
             return _timestamp(arrow_type(declared), _MICROSECONDS[declared.epoch] if declared.epoch else None)
         case Decimal(precision=precision, scale=scale):
@@ -208,19 +219,19 @@ def _map(build_value: Build) -> Build:
     return build
 
 
-def _struct(members: list[tuple[str, str, Build]]) -> Build:
+def _struct(members: list[tuple[str, Build]]) -> Build:
     def build(values: Values) -> pa.Array:
         columns: list[pa.Array] = []
         rows: dict[int, Misfit] = {}
-        for attribute, name, build_member in members:
+        for (name, build_member), picked in zip(members, transposed(values, len(members)), strict=True):
             try:
-                columns.append(build_member([None if v is None else getattr(v, attribute) for v in values]))
+                columns.append(build_member(picked))
             except DoesNotFit as members_values:
                 for i, misfit in members_values.rows.items():
                     rows.setdefault(i, misfit.under(f".{name}"))
         if rows:
             raise DoesNotFit(rows)
         mask = pa.array([v is None for v in values], pa.bool_())
-        return pa.StructArray.from_arrays(columns, [name for _, name, _ in members], mask=mask)
+        return pa.StructArray.from_arrays(columns, [name for name, _ in members], mask=mask)
 
     return build

@@ -17,7 +17,7 @@ import pyarrow as pa
 from penstock import record
 from penstock.decode.decoded import NULL, Decoded, empty, invalid_utf8
 from penstock.decode.json import explain_mismatch
-from penstock.decode.records import Columns, class_of
+from penstock.decode.records import Columns, class_of, no_cycles
 from penstock.record import Failure, shortened
 from penstock.spec.types import Struct
 
@@ -32,9 +32,13 @@ class CsvDecoder:
         self._delimiter = delimiter
 
     def __call__(self, values: pa.Array) -> Decoded:
+        with no_cycles():
+            return self._decoded(values.to_pylist())
+
+    def _decoded(self, raw: list[bytes | None]) -> Decoded:
         records: list[Any] = []
         failures: dict[int, Failure] = {}
-        for i, value in enumerate(values.to_pylist()):
+        for i, value in enumerate(raw):
             found = self._record(value)
             if isinstance(found, Failure):
                 failures[i] = found

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from penstock import record
 from penstock.decode.decoded import NULL, Decoded, empty, invalid_utf8
-from penstock.decode.records import VALUE_LIMIT, Columns, class_of
+from penstock.decode.records import VALUE_LIMIT, Columns, class_of, no_cycles
 from penstock.record import Failure, shortened
 from penstock.spec.types import Struct
 
@@ -38,7 +38,10 @@ class JsonDecoder:
         self._columns = Columns(struct)
 
     def __call__(self, values: pa.Array) -> Decoded:
-        raw = values.to_pylist()
+        with no_cycles():
+            return self._decoded(values.to_pylist())
+
+    def _decoded(self, raw: list[Any]) -> Decoded:
         records: list[Any] = []
         failures: dict[int, Failure] = {}
         keep, decode = records.append, self._decode

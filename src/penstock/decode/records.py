@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Optional
 
 import msgspec
 import pyarrow as pa
 
 from penstock import record
-from penstock.decode.columns import DoesNotFit, builder
+from penstock.decode.columns import DoesNotFit, builder, transposed
 from penstock.record import Failure, shortened
 from penstock.spec.types import Array, Decimal, Map, Scalar, Struct, Type
 
@@ -62,39 +65,44 @@ def python_type(declared: Type) -> Any:
 
 def class_of(struct: Struct) -> type[msgspec.Struct]:
     """A class whose attributes are f0, f1, ... (any text can be a JSON name, not an attribute) under the JSON names."""
-    required, optional = [], []
+    fields: list[Any] = []
     for i, member in enumerate(struct.members):
         python = python_type(member.type)
-        if member.required:
-            required.append((f"f{i}", python))
-        else:
-            optional.append((f"f{i}", python | None, None))
+        fields.append((f"f{i}", python) if member.required else (f"f{i}", python | None, None))
     return msgspec.defstruct(
         "Record",
-        [*required, *optional],
+        fields,  # in the order of the schema: `transposed` counts on it
         rename={f"f{i}": m.name for i, m in enumerate(struct.members)},
         kw_only=True,
         gc=False,  # records live for one batch and hold no cycles
     )
 
 
+@contextmanager
+def no_cycles() -> Iterator[None]:
+    """Keep Python from looking for cycles while a batch makes objects by the ten thousand: records hold none, and the
+    search costs as much as the decoding."""
+    searching = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if searching:
+            gc.enable()
+
+
 class Columns:
     """Arrow columns from records of `class_of(struct)`, None where one failed."""
 
     def __init__(self, struct: Struct) -> None:
-        self._members = [(f"f{i}", m.name, builder(m.type)) for i, m in enumerate(struct.members)]
+        self._members = [(m.name, builder(m.type)) for m in struct.members]
 
     def build(self, records: list[Any], failures: dict[int, Failure]) -> list[pa.Array]:
         """One column per field. Records that do not fit are added to `failures`, and are null in every column."""
         while True:
             columns: list[pa.Array] = []
             refused: dict[int, Failure] = {}
-            for attribute, name, build in self._members:
-                picked = (
-                    [None if r is None else getattr(r, attribute) for r in records]
-                    if failures
-                    else [getattr(r, attribute) for r in records]
-                )
+            for (name, build), picked in zip(self._members, transposed(records, len(self._members)), strict=True):
                 try:
                     columns.append(build(picked))
                 except DoesNotFit as values:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.decode.decoded import Decoded
 from penstock.decode.formats import Prepared
 from penstock.record import DELETED, ERROR, KAFKA, KEY, NULL_VALUE, Failure
+from penstock.workers import forget_archives
 
 RAW_VALUE, RAW_KEY, SCHEMA_ID = "_kafka_raw", "_kafka_raw_key", "_kafka_schema_id"
 _VALUE = f"{KAFKA}_value"  # is there as what is decoded, and travels once
@@ -31,6 +32,7 @@ class DecodeBatches:
     passed_on: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        forget_archives()
         decode = self.value.make()
         decode_key = self.key.make() if self.key else None
         for batch in batches:

@@ -16,6 +16,7 @@ is read a second time, to fetch their bytes; and one that a step fails on, to fi
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -75,6 +76,7 @@ class Assembly:
     way: Shortcut | str | None = None  # the short way (`one_pass`), or why not; None: not settled yet
     first: bool = True  # no batch has ended since the start: what the operator accepted is for this one
     replay: bool = True  # the next batch may have been written before: after a start, and after a failure
+    took: dict[str, float] = field(default_factory=dict)  # seconds, by sink, of the batch that runs
 
     def process(self, raw: DataFrame, batch_id: int) -> Entry:
         ranges = self.log.ranges(batch_id)
@@ -125,6 +127,7 @@ class Assembly:
                     fingerprint=which,
                     superseded=done.superseded,
                     rejected=len(done.rejected) + len(failed.get(name, ())),
+                    seconds=round(self.took[name], 3),
                 )
                 for name, (done, which) in written.items()
             },
@@ -188,11 +191,12 @@ class Assembly:
         self, way: Shortcut, raw: DataFrame, batch: Batch, *, locate: bool
     ) -> tuple[dict[str, Counted], dict[str, tuple[Written, int | None]], dict[str, str | None]]:
         """Steps 1 and 2 in one pass, where no SQL lies between."""
+        name, view, began = way.finish.name, way.inlet.view, time.monotonic()
         failpoint.reach("before-sinks", batch.id, raw)
         counted, done, which = way.run(
             failpoint.midway("during-sinks", batch.id, raw), batch, replay=self.replay, locate=locate
         )
-        name, view = way.finish.name, way.inlet.view
+        self.took[name] = time.monotonic() - began
         if done.all != counted.counts.passed and not self._accepts_replay():
             raise unbalanced(batch.id, f"{counted.counts.passed} records passed, sink '{name}' accounts for {done.all}")
         return {view: counted}, {name: (done, which)}, {name: view}
@@ -253,9 +257,11 @@ class Assembly:
 
     def _into(self, sink: Sink, batch: Batch, rows: DataFrame) -> tuple[Written, int | None]:
         """What the sink says became of the rows, and the fingerprint of those it holds."""
+        began = time.monotonic()
         handed = Handed(failpoint.midway("during-sinks", batch.id, rows))
         done = sink.write(batch, handed.rows, replay=self.replay)
         count, which = handed.result()
+        self.took[sink.name] = time.monotonic() - began
         if done.all != count and self._accepts_replay():
             return done, None
         if done.all != count:

@@ -29,7 +29,8 @@ from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.runtime import build, guard, session
 from penstock.runtime.failure import translate
-from penstock.runtime.supervise import StopRequest, Watch, prepare
+from penstock.runtime.supervise import prepare
+from penstock.runtime.watch import StopRequest, Watch
 from penstock.source import kafka as source
 from penstock.source import start
 from penstock.source.subscription import subscribe

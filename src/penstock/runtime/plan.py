@@ -36,6 +36,7 @@ from penstock.kafka.schema_registry import settings_of
 from penstock.runtime import build, diagnosis, guard, jars, java, outline, session, standing, supervise
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.standing import Change, Difference, Standing
+from penstock.runtime.watch import Watch
 from penstock.sink.parquet import ParquetSink
 from penstock.spec.formats import BytesFormat
 from penstock.spec.model import Pipeline, TopicSettings
@@ -75,7 +76,7 @@ class Plan:
 
 
 @dataclass
-class _Findings(supervise.Watch):
+class _Findings(Watch):
     problems: list[PenstockError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)

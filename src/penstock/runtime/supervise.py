@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.checkpoint.home import Home
-from penstock.checkpoint.ledger import Entry
-from penstock.errors import PenstockError, RegistryUnreachable
+from penstock.errors import RegistryUnreachable
 from penstock.kafka.connection import client_config
 from penstock.record import Batch, Known
 from penstock.runtime import build, guard, session
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.failure import translate
+from penstock.runtime.onlookers import looked_on
+from penstock.runtime.watch import StopRequest, Watch
 from penstock.source import kafka as source
 from penstock.source import start
 from penstock.source.subscription import Subscription, subscribe
@@ -31,34 +32,8 @@ _BACK_OFF_S = (1, 2, 5, 10, 20, 30)  # a broker restart takes seconds; past thes
 _RETRIES = 20  # about eight minutes without a single finished batch; then a person should look
 
 
-class StopRequest:
-    """Asked for from anywhere (a signal, another thread); obeyed at the next batch boundary."""
-
-    def __init__(self) -> None:
-        self._asked = threading.Event()
-
-    def ask(self) -> None:
-        self._asked.set()
-
-    @property
-    def asked(self) -> bool:
-        return self._asked.is_set()
-
-    def asked_within(self, seconds: float) -> bool:
-        return self._asked.wait(seconds)
-
-
 class HeldBack(Exception):
     """A batch that began after the stop was asked for. Nothing of it was touched; it runs at the next start."""
-
-
-class Watch:
-    """What a run tells the outside. Every method may be overridden; none may change the run."""
-
-    def started(self, pipeline: Pipeline, home: Home) -> None: ...
-    def batch_done(self, entry: Entry, seconds: float) -> None: ...
-    def retrying(self, error: PenstockError, wait_s: float) -> None: ...
-    def warn(self, text: str) -> None: ...
 
 
 def run(
@@ -75,7 +50,7 @@ def run(
     """
     watch, stop = watch or Watch(), stop or StopRequest()
     home = build.home(pipeline)
-    with home.held():
+    with home.held(), looked_on(pipeline, home, watch) as watch:
         guard.check(home, pipeline.name, frozenset(accept))
         assembly = build.assembly(pipeline, accepted=accept)
         assembly.readers.heard_by(watch.warn)

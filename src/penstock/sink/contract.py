@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from penstock.record import Batch, Failure, Known
 
@@ -85,6 +85,14 @@ class Sink(Protocol):
     def rows_by_batch(self, query: str) -> dict[int, int] | None:
         """Rows the sink's own records say each batch of `query` has; None when it keeps none. For `verify`, where there
         are no positions."""
+
+
+@runtime_checkable
+class OfFiles(Protocol):
+    """A sink whose rows are in files. Too many small ones make readers slow: see `doctor`."""
+
+    def sizes(self) -> list[int]:
+        """Bytes of each data file that readers see now."""
 
 
 def read_through(rows: DataFrame) -> None:

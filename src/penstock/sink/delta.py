@@ -113,3 +113,6 @@ class DeltaSink:
 
     def rows_by_batch(self, query: str) -> dict[int, int]:
         return self.log.rows_by_batch(query)
+
+    def sizes(self) -> list[int]:
+        return self.log.sizes()

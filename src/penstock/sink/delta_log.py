@@ -57,6 +57,14 @@ class DeltaLog:
         except TableNotFoundError:  # also where a crash left a log directory without a commit
             return None
 
+    def sizes(self) -> list[int]:
+        table = self.table()
+        if table is None:
+            return []
+        import pyarrow as pa
+
+        return [int(size) for size in pa.table(table.get_add_actions())["size_bytes"].to_pylist()]
+
     def identity(self, batch: Batch) -> dict[str, str]:
         """What a commit of this batch carries, by the names of Delta's write options."""
         mark = {"penstock": self.sink, "pipeline": batch.pipeline, "query": batch.query, "batch": batch.id}

@@ -132,6 +132,9 @@ class DeltaUpsertSink:
     def rows_by_batch(self, query: str) -> dict[int, int]:
         return self.log.rows_by_batch(query)
 
+    def sizes(self) -> list[int]:
+        return self.log.sizes()
+
 
 def _only(found: Latest) -> str:
     """A condition on the table that lets Delta leave out whole partitions; empty where none can be written."""

@@ -169,6 +169,9 @@ class ParquetSink:
         ours = [found for found in self._batches() if found.query == _short(query)]
         return {found.id: rows_in(_files(self.path / _name(found))) for found in ours}
 
+    def sizes(self) -> list[int]:
+        return [file.stat().st_size for file in _files(self.path)]
+
     def _batches(self) -> list[Batch]:
         """Batches of anybody who writes here, by their directories. The query is what the name says of it."""
         names = [_NAME.fullmatch(entry.name) for entry in self.path.iterdir()] if self.path.is_dir() else []

@@ -106,6 +106,25 @@ class Rate(Part):
     )
 
 
+class Metrics(Part):
+    """Prometheus metrics of a running pipeline, under `/metrics`."""
+
+    port: int = Field(ge=1, le=65_535, description="Port to listen on.", examples=[9464])
+    host: Text = Field("127.0.0.1", description="Address to listen on.")
+
+
+class Observe(Part):
+    """What looks on while a pipeline runs. None of it can change or stop the run."""
+
+    mirror: bool = Field(
+        True,
+        description="Copy the committed offsets into the consumer group `penstock.<name>`, so that Kafka's own tools "
+        "see the lag.",
+    )
+    events: bool = Field(True, description="Keep an event log beside the checkpoint (`penstock events`).")
+    metrics: Metrics | None = Field(None, description="Serve metrics for Prometheus.")
+
+
 class Every(Part):
     """A batch per interval."""
 
@@ -155,6 +174,7 @@ class Pipeline(Part):
         description="Directory for Spark's checkpoint and the ledger, relative to the spec. "
         "Default: `.penstock/<name>`.",
     )
+    observe: Observe = Field(default_factory=Observe, description="What looks on while it runs.")
     spark: Spark = Field(default_factory=Spark, description="The Spark session.")
 
     _base: Path = PrivateAttr(default_factory=Path.cwd)

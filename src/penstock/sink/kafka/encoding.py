@@ -13,6 +13,7 @@ from penstock.kafka import admin
 from penstock.record import OUTGOING, Failure
 from penstock.sink.contract import Rejected
 from penstock.spec.types import Struct
+from penstock.workers import forget_archives
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -83,6 +84,7 @@ class EncodeBatches:
     encode: Encode
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        forget_archives()
         for batch in batches:
             yield self.encode(batch)
 

@@ -23,6 +23,7 @@ from penstock.kafka.transaction import Mark, Owner, Place, said_by_kafka
 from penstock.record import OUTGOING, OUTGOING_AT, OUTGOING_ERROR
 from penstock.sink.kafka.encoding import Encode, Picked
 from penstock.sink.native import Judged
+from penstock.workers import forget_archives
 
 RESULT = (
     "topic string, partition int, rows bigint, letters bigint, "
@@ -235,6 +236,7 @@ class SendPartition:
     encode: Encode
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        forget_archives()
         yield from self.sent(packed(self.encode, batch)[0] for batch in batches)
 
     def sent(self, parcels: Iterator[Parcel]) -> Iterator[pa.RecordBatch]:
@@ -277,6 +279,7 @@ class SendBatch:
     encode: Encode
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        forget_archives()
         yield from sent(self.work, (packed(self.encode, batch)[0] for batch in batches), trim=False)
 
 

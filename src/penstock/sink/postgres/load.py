@@ -24,6 +24,7 @@ from penstock.sink.postgres import faults
 from penstock.sink.postgres.connection import Address, Connection, translated
 from penstock.sink.postgres.names import GONE, OFFSET, OWN, SEQ, SOURCE, TASK, TIME, Staging, listed
 from penstock.sink.postgres.text import csv
+from penstock.workers import forget_archives
 
 RESULT = "report string"
 _TASK_ROWS = 1 << 40  # more than any task has, so that the rows of one partition follow those of the one before
@@ -62,6 +63,7 @@ class Load:
     deletes: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        forget_archives()
         report = Report()
         try:
             self._load(batches, report)

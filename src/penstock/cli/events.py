@@ -1,0 +1,76 @@
+"""`penstock events`: what happened to a pipeline, across restarts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli import output
+from penstock.cli.main import app
+from penstock.cli.output import AsJson
+from penstock.errors import BadArgument
+
+
+@app.command()
+def events(
+    file: Annotated[Path, typer.Argument(help="The pipeline's spec.")],
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these: started, batch, rate, retrying, warning, ended, failed. Can repeat."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Not before: a time, or how long ago (90s, 15m, 2h, 1d).")
+    ] = None,
+    last: Annotated[int, typer.Option("--last", min=1, help="Only the newest ones.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Show the event log of a pipeline, oldest first. Works while it runs."""
+    from penstock.observe.events import EventLog
+    from penstock.runtime import build
+    from penstock.spec.load import load
+
+    log = EventLog(build.home(load(file)).events)
+    found = list(log.read(kind or (), _moment(since) if since else None))
+    shown = [event.as_dict() for event in found[-last:]]
+
+    def human() -> None:
+        if len(found) > len(shown):
+            output.say(f"{len(found) - len(shown):,} older ones; to see them: --last {len(found)}")
+        for event in shown:
+            output.say(output.clean(_line(event)))
+        if not shown:
+            output.say("no events")
+
+    output.emit({"events": shown}, as_json, human)
+
+
+def _line(event: dict[str, Any]) -> str:
+    facts = {name: value for name, value in event.items() if name not in ("time", "event") and value not in (None, {})}
+    told = ", ".join(f"{name} {_value(value)}" for name, value in facts.items())
+    return f"{event['time'][:23].replace('T', ' ')}  {event['event']:9}  {told}".rstrip()
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{name}={_value(each)}" for name, each in value.items())
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _moment(text: str) -> datetime:
+    from penstock.spec import duration, start
+
+    try:
+        return datetime.now(UTC) - duration.parse(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromtimestamp(start.milliseconds(text) / 1000, UTC)
+    except ValueError:
+        raise BadArgument(
+            f"'{text}' is neither a time nor a duration",
+            cause="expected a time such as 2026-11-01T00:00:00Z, or 15m for fifteen minutes ago",
+            next_command="penstock events --help",
+        ) from None

@@ -1,0 +1,341 @@
+"""From facts to findings: what is wrong with a pipeline, why, and what to do. Arithmetic only; `runtime.doctor` asks.
+
+A rule is a function from Facts to the findings of one cause. It must name its cause when it is there, and stay silent
+when something else is: a slow sink makes batches long too, but a cap that is too high is another cause. Each has a test
+that brings its cause about on real servers (tests/integration/test_doctor.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Literal
+
+from penstock.observe.lag import Lag
+from penstock.observe.verdict import Verdict
+
+Severity = Literal["critical", "warning", "note"]
+Place = tuple[str, int]
+SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "note")
+
+_SHORT_S, _LONG_S = 5.0, 120.0  # the rule of thumb for batches
+_FULL = 0.9  # of the cap
+_SLOWER = 3.0  # times
+_FEW_BATCHES = 3
+_STUCK = 10.0  # times as long as batches took before
+_STUCK_AT_LEAST_S = 60.0
+_SMALL_FILE = 16 << 20
+_MANY_FILES = 200
+_SOON, _SOON_S = 0.5, 6 * 3600.0  # of the retention gone; or so long before the first loss
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A batch that ended."""
+
+    batch: int
+    time: float
+    seconds: float
+    offsets: int
+    cap: int | None = None
+    sinks: Mapping[str, tuple[int, float]] = field(default_factory=dict)  # rows and seconds
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """A batch whose offsets are fixed and that is not committed."""
+
+    batch: int
+    since_s: float
+    failures: tuple[str, ...] = ()  # codes of the errors it ended with, since it was planned
+
+
+@dataclass(frozen=True)
+class Files:
+    """The data files of a table sink."""
+
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    now: float
+    running: bool
+    lag: Lag
+    cap: int  # most offsets of a batch
+    adaptive: bool
+    batches: Sequence[Ran] = ()
+    verdicts: Mapping[Place, Verdict] = field(default_factory=dict)
+    stuck: Stuck | None = None
+    retention_s: Mapping[str, float] = field(default_factory=dict)  # topic -> how long Kafka keeps a record
+    expired: Sequence[Place] = ()  # partitions whose next offset Kafka no longer holds
+    files: Mapping[str, Files] = field(default_factory=dict)  # of table sinks
+    registry: str | None = None  # why it cannot be asked; None: it answers, or there is none
+
+
+@dataclass(frozen=True)
+class Finding:
+    cause: str  # stable: scripts match on it
+    severity: Severity
+    what: str
+    evidence: tuple[str, ...]
+    fix: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+Rule = Callable[[Facts], Iterator[Finding]]
+
+
+def examine(facts: Facts) -> list[Finding]:
+    """Worst first."""
+    found = [finding for rule in RULES for finding in rule(facts)]
+    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def _recent(facts: Facts) -> list[Ran]:
+    return [ran for ran in facts.batches[-_FEW_BATCHES:] if ran.offsets]
+
+
+def _full(facts: Facts) -> list[Ran]:
+    """The last batches, where each of them read as much as it may: the cap, not the input, was the limit."""
+    recent = _recent(facts)
+    if len(recent) < _FEW_BATCHES or not all(ran.offsets >= _FULL * (ran.cap or facts.cap) for ran in recent):
+        return []
+    return recent
+
+
+def not_running(facts: Facts) -> Iterator[Finding]:
+    if not facts.running and facts.lag.total and not facts.stuck:
+        yield Finding(
+            "not-running",
+            "critical",
+            "nothing runs this pipeline, and records wait",
+            (f"{facts.lag.total:,} offsets wait", "no process holds the lock of its checkpoint"),
+            "penstock run FILE",
+        )
+
+
+def stuck_batch(facts: Facts) -> Iterator[Finding]:
+    stuck = facts.stuck
+    if stuck is None:
+        return
+    usual = median(ran.seconds for ran in facts.batches) if facts.batches else 0.0
+    failing = len(stuck.failures) >= 2
+    silent = stuck.since_s > max(_STUCK_AT_LEAST_S, _STUCK * usual)
+    if not failing and not silent and facts.running:
+        return
+    evidence = [f"its offsets were fixed {stuck.since_s:,.0f} s ago; batches before it took {usual:,.1f} s"]
+    if stuck.failures:
+        evidence.append(f"it ended with {', '.join(dict.fromkeys(stuck.failures))}, {len(stuck.failures)} times")
+    if not facts.running:
+        evidence.append("no process holds the lock of its checkpoint")
+    yield Finding(
+        "stuck-batch",
+        "critical",
+        f"batch {stuck.batch} was planned and does not get committed",
+        tuple(evidence),
+        "penstock events FILE --last 20, then penstock run FILE: it runs again, with the same offsets",
+        {"batch": stuck.batch},
+    )
+
+
+def lost(facts: Facts) -> Iterator[Finding]:
+    if facts.expired:
+        places = ", ".join(f"{topic}-{partition}" for topic, partition in facts.expired)
+        yield Finding(
+            "offsets-expired",
+            "critical",
+            "records expired before they were read",
+            (f"Kafka no longer holds the next offset of {places}",),
+            "set `on_data_loss: continue` to go on without them; the ledger then says which they were",
+        )
+
+
+def loss_forecast(facts: Facts) -> Iterator[Finding]:
+    """When retention overtakes the position, at the rate of now (O4)."""
+    first = None
+    for each in facts.lag.partitions:
+        kept = facts.retention_s.get(each.topic)
+        if kept is None or each.behind_s is None or (each.topic, each.partition) in facts.expired:
+            continue
+        # For each second that passes the oldest record that waits gets one older, but for what is read meanwhile.
+        share = each.lag / facts.lag.total if facts.lag.total else 0.0
+        read = (facts.lag.capacity or 0.0) * share if facts.running else 0.0
+        arriving = each.arriving or 0.0
+        slope = 1.0 if not arriving else max(0.0, 1.0 - read / arriving)
+        if facts.running and read >= arriving:
+            continue
+        left = (kept - each.behind_s) / slope if slope else None
+        if left is not None and (first is None or left < first[0]):
+            first = left, each, kept
+    if first is None:
+        return
+    left, each, kept = first
+    if each.behind_s is None or (each.behind_s < _SOON * kept and left > _SOON_S):
+        return
+    yield Finding(
+        "retention-overtakes",
+        "critical" if left < _SOON_S else "warning",
+        f"first loss in {_span(left)}",
+        (
+            f"the next record of {each.topic}-{each.partition} is {_span(each.behind_s)} old",
+            f"Kafka keeps records of {each.topic} for {_span(kept)}",
+            "nothing reads them" if not facts.running else "they are read more slowly than they come",
+        ),
+        "penstock run FILE" if not facts.running else "raise `retention.ms` of the topic until the lag is gone",
+        {"seconds": left, "topic": each.topic, "partition": each.partition},
+    )
+
+
+def registry_down(facts: Facts) -> Iterator[Finding]:
+    if facts.registry:
+        yield Finding(
+            "registry-down",
+            "warning",
+            "the schema registry does not answer",
+            (facts.registry, "records whose schema is known go on; others wait"),
+            "start the registry, or correct `registry.url`",
+        )
+
+
+def slow_sink(facts: Facts) -> Iterator[Finding]:
+    """A sink that takes several times as long per row as it did before."""
+    recent, before = facts.batches[-_FEW_BATCHES:], facts.batches[:-_FEW_BATCHES]
+    for name in {name for ran in recent for name in ran.sinks}:
+        now, then = _rate(recent, name), _rate(before, name)
+        if now and then and then > _SLOWER * now and _alike(recent, before, name):
+            yield Finding(
+                "slow-sink",
+                "warning",
+                f"sink '{name}' has become slow",
+                (f"it takes {now:,.0f} rows/s in the last {len(recent)} batches", f"before them it took {then:,.0f}"),
+                f"look at what sink '{name}' writes to: its locks, its disk, its network",
+                {"sink": name, "now": now, "before": then},
+            )
+
+
+def _rate(batches: Sequence[Ran], sink: str) -> float | None:
+    took = [ran.sinks[sink] for ran in batches if sink in ran.sinks and ran.sinks[sink][0]]
+    if len(took) < _FEW_BATCHES:
+        return None
+    return median(rows / seconds for rows, seconds in took if seconds > 0)
+
+
+def _alike(recent: Sequence[Ran], before: Sequence[Ran], sink: str) -> bool:
+    """Batches of another size say nothing: each has a price of its own, whatever it holds."""
+    sizes = [median(ran.sinks[sink][0] for ran in part if sink in ran.sinks) for part in (recent, before)]
+    return sizes[0] * _SLOWER > sizes[1]
+
+
+def cap_too_low(facts: Facts) -> Iterator[Finding]:
+    full = _full(facts)
+    if facts.adaptive or not full or not facts.lag.total:
+        return
+    took = median(ran.seconds for ran in full)
+    if took < _SHORT_S and facts.lag.total > facts.cap:
+        yield Finding(
+            "cap-too-low",
+            "warning",
+            f"batches are full at {facts.cap:,} offsets and take only {took:.1f} s",
+            (f"{facts.lag.total:,} offsets wait", f"the last {len(full)} batches read as much as they may"),
+            "raise `rate.max_offsets`, or give `rate.target_batch` and let it move by itself",
+        )
+
+
+def cap_too_high(facts: Facts) -> Iterator[Finding]:
+    full = _full(facts)
+    if facts.adaptive or not full or any(slow_sink(facts)):
+        return
+    took = median(ran.seconds for ran in full)
+    if took > _LONG_S:
+        yield Finding(
+            "cap-too-high",
+            "warning",
+            f"batches are full at {facts.cap:,} offsets and take {took:,.0f} s",
+            (f"the last {len(full)} batches took more than {_LONG_S:.0f} s",),
+            "lower `rate.max_offsets`, or give `rate.target_batch` and let it move by itself",
+        )
+
+
+def input_above_capacity(facts: Facts) -> Iterator[Finding]:
+    lag, recent = facts.lag, _recent(facts)
+    if not facts.running or lag.capacity is None or not lag.arriving or lag.arriving <= lag.capacity:
+        return
+    if any(cap_too_low(facts)) or any(slow_sink(facts)) or not lag.total or not recent:
+        return
+    yield Finding(
+        "input-above-capacity",
+        "critical",
+        "more arrives than can be read",
+        (f"{lag.arriving:,.0f} offsets/s arrive, {lag.capacity:,.0f} are read", f"{lag.total:,} offsets wait"),
+        "give it more cores (`spark.master`, `source.min_partitions`), or split the pipeline",
+    )
+
+
+def hot_partition(facts: Facts) -> Iterator[Finding]:
+    for topic, partition in facts.lag.hot:
+        [each] = [p for p in facts.lag.partitions if (p.topic, p.partition) == (topic, partition)]
+        others = [p.lag for p in facts.lag.partitions if p is not each]
+        yield Finding(
+            "hot-partition",
+            "warning",
+            f"{topic}-{partition} gets or holds far more than the others",
+            (
+                f"{each.lag:,} offsets wait in it, {median(others):,.0f} in the others",
+                f"{each.arriving or 0:,.0f} offsets/s arrive in it",
+            ),
+            "spread the keys of the producer; until then `source.min_partitions` reads it with several tasks",
+            {"topic": topic, "partition": partition},
+        )
+
+
+def small_files(facts: Facts) -> Iterator[Finding]:
+    for name, files in facts.files.items():
+        if files.count >= _MANY_FILES and files.bytes / files.count < _SMALL_FILE:
+            yield Finding(
+                "small-files",
+                "warning",
+                f"sink '{name}' has {files.count:,} files of {files.bytes / files.count / 1024:,.0f} KB on average",
+                (f"{files.bytes / (1 << 20):,.0f} MB in {files.count:,} files",),
+                "write larger batches (`rate`, `trigger`), and let `optimize` of the sink put files together",
+                {"sink": name, "files": files.count},
+            )
+
+
+def falling_behind(facts: Facts) -> Iterator[Finding]:
+    """Verdicts that no other rule explains."""
+    bad = {place: said for place, said in facts.verdicts.items() if said in ("STALL", "REWIND")}
+    for (topic, partition), said in bad.items():
+        told = "does not move although something waits" if said == "STALL" else "went back"
+        yield Finding(
+            f"partition-{said.lower()}",
+            "critical",
+            f"{topic}-{partition} {told}",
+            (f"verdict {said} over the last commits",),
+            "penstock checkpoint show FILE",
+            {"topic": topic, "partition": partition},
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    not_running,
+    stuck_batch,
+    lost,
+    loss_forecast,
+    falling_behind,
+    input_above_capacity,
+    slow_sink,
+    registry_down,
+    hot_partition,
+    cap_too_low,
+    cap_too_high,
+    small_files,
+)
+
+
+def _span(seconds: float) -> str:
+    minutes = max(0, round(seconds / 60))
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -1,0 +1,80 @@
+"""How far behind a pipeline is, as numbers: arithmetic over positions, ends, rates and times. Asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+_HOT_SHARE = 3.0  # times the average of the others
+_FEW = 1_000  # offsets that no partition is hot for
+
+
+@dataclass(frozen=True)
+class PartitionLag:
+    """One partition. Offsets count markers and gaps too; `behind_s` is the age of the next record to be read."""
+
+    topic: str
+    partition: int
+    position: int  # by the checkpoint, which is the truth
+    group: int | None  # by the mirror in Kafka
+    end: int
+    behind_s: float | None  # None: nothing waits, or it could not be told
+    estimated: bool  # from the times of other offsets, not from the record itself
+    arriving: float | None  # offsets per second over the last minute
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.end - self.position)
+
+    @property
+    def group_lag(self) -> int | None:
+        return None if self.group is None else max(0, self.end - self.group)
+
+
+@dataclass(frozen=True)
+class Lag:
+    partitions: tuple[PartitionLag, ...]
+    capacity: float | None  # offsets per second while a batch runs, over the last batches
+    hot: tuple[tuple[str, int], ...]
+
+    @property
+    def total(self) -> int:
+        return sum(each.lag for each in self.partitions)
+
+    @property
+    def behind_s(self) -> float | None:
+        return max((each.behind_s for each in self.partitions if each.behind_s is not None), default=None)
+
+    @property
+    def arriving(self) -> float | None:
+        known = [each.arriving for each in self.partitions if each.arriving is not None]
+        return sum(known) if known else None
+
+    @property
+    def catch_up_s(self) -> float | None:
+        """Time until nothing waits, with what arrives meanwhile; infinite where more arrives than is read."""
+        if not self.total:
+            return 0.0
+        if self.capacity is None:
+            return None
+        gain = self.capacity - (self.arriving or 0.0)
+        return self.total / gain if gain > 0 else float("inf")
+
+
+def measured(partitions: Sequence[PartitionLag], capacity: float | None) -> Lag:
+    return Lag(tuple(partitions), capacity, tuple(_hot(partitions)))
+
+
+def _hot(partitions: Sequence[PartitionLag]) -> list[tuple[str, int]]:
+    """Partitions that wait, or get, several times as much as the others on average."""
+    found = []
+    for each in partitions:
+        others = [other for other in partitions if other is not each]
+        if not others:
+            continue
+        waits = each.lag > _FEW and each.lag > _HOT_SHARE * fmean(other.lag for other in others)
+        gets = each.arriving is not None and each.arriving > _HOT_SHARE * fmean(o.arriving or 0.0 for o in others)
+        if waits or (gets and (each.arriving or 0.0) * 60 > _FEW):
+            found.append((each.topic, each.partition))
+    return found

@@ -1,0 +1,84 @@
+"""Metrics of a running pipeline for Prometheus. Names are stable: docs/observe.md lists them.
+
+Every metric has the label `pipeline`. Counters count since the process began, as Prometheus expects of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from penstock.checkpoint.ledger import Entry
+from penstock.errors import BadArgument
+
+_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
+
+
+class Meters:
+    def __init__(self, pipeline: str) -> None:
+        self.registry = CollectorRegistry()
+        self._pipeline = pipeline
+
+        def counter(name: str, told: str, *labels: str) -> Counter:
+            return Counter(f"penstock_{name}", told, ("pipeline", *labels), registry=self.registry)
+
+        def gauge(name: str, told: str, *labels: str) -> Gauge:
+            return Gauge(f"penstock_{name}", told, ("pipeline", *labels), registry=self.registry)
+
+        self._batches = counter("batches", "Batches that ended.")
+        self._read = counter("records_read", "Records read, by source view.", "view")
+        self._written = counter("records_written", "Rows written, by sink.", "sink")
+        self._dead = counter("dead_letters", "Dead letters, by source view.", "view")
+        self._dropped = counter("records_dropped", "Records dropped, by source view and rule.", "view", "rule")
+        self._lost = counter("offsets_lost", "Offsets that expired before they were read.")
+        self._retries = counter("retries", "Times the query was started again, by error code.", "code")
+        self._warnings = counter("warnings", "Warnings.")
+        self._seconds = Histogram(
+            "penstock_batch_seconds", "Time a batch took.", ("pipeline",), buckets=_SECONDS, registry=self.registry
+        )
+        self._cap = gauge("rate_max_offsets", "Most offsets of the next batch.")
+        self._position = gauge("position", "Next offset to be read.", "topic", "partition")
+        self._lag = gauge("lag_offsets", "Offsets between the position and the end.", "topic", "partition")
+        self._finished = gauge("last_batch_timestamp_seconds", "When the last batch ended.")
+
+    def batch_done(self, entry: Entry, seconds: float, finished: float) -> None:
+        name = self._pipeline
+        self._batches.labels(name).inc()
+        self._seconds.labels(name).observe(seconds)
+        self._finished.labels(name).set(finished)
+        for view, count in entry.views.items():
+            self._read.labels(name, view).inc(count.read)
+            self._dead.labels(name, view).inc(count.dead + count.rejected)
+            for rule, dropped in count.dropped.items():
+                self._dropped.labels(name, view, rule).inc(dropped)
+        for sink, of_sink in entry.sinks.items():
+            self._written.labels(name, sink).inc(of_sink.written)
+        self._lost.labels(name).inc(sum(len(r) for r in entry.lost))
+        for r in entry.ranges:
+            self._position.labels(name, r.topic, str(r.partition)).set(r.end)
+
+    def lag_is(self, lag: Mapping[tuple[str, int], int]) -> None:
+        for (topic, partition), offsets in lag.items():
+            self._lag.labels(self._pipeline, topic, str(partition)).set(offsets)
+
+    def cap_is(self, offsets: int) -> None:
+        self._cap.labels(self._pipeline).set(offsets)
+
+    def retried(self, code: str) -> None:
+        self._retries.labels(self._pipeline, code).inc()
+
+    def warned(self) -> None:
+        self._warnings.labels(self._pipeline).inc()
+
+    def serve(self, host: str, port: int) -> WSGIServer:
+        try:
+            server, _ = start_http_server(port, host, registry=self.registry)
+        except OSError as error:
+            raise BadArgument(
+                f"metrics cannot be served on {host}:{port}",
+                cause=error.strerror or str(error),
+                next_command="choose another `observe.metrics.port`",
+            ) from None
+        return server

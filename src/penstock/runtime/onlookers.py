@@ -1,0 +1,236 @@
+"""What looks on while a pipeline runs: the event log, the mirror of its offsets in Kafka, metrics.
+
+An onlooker hears what the run tells its Watch. It can neither change the run nor stop it: what goes wrong with one is
+said once, as a warning. What takes time, asking Kafka, is done by a thread beside the run.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Entry
+from penstock.checkpoint.log import Positions, SparkLog
+from penstock.errors import PenstockError, first_line
+from penstock.kafka import admin
+from penstock.kafka.connection import Config, client_config
+from penstock.kafka.mirror import Mirror
+from penstock.observe.events import EventLog
+from penstock.runtime.watch import Watch
+from penstock.spec.model import Pipeline
+
+if TYPE_CHECKING:
+    from penstock.observe.metrics import Meters
+
+_COMMIT_LOOK_S = 0.05
+_LAG_EVERY_S = 10.0
+
+
+class Everyone(Watch):
+    """Tells the caller's watch and every onlooker."""
+
+    def __init__(self, first: Watch, others: list[Watch]) -> None:
+        self._first, self._others = first, list(others)
+
+    def joined_by(self, other: Watch) -> None:
+        self._others.append(other)
+
+    def started(self, pipeline: Pipeline, home: Home) -> None:
+        self._first.started(pipeline, home)
+        self._tell(lambda each: each.started(pipeline, home))
+
+    def batch_done(self, entry: Entry, seconds: float) -> None:
+        self._first.batch_done(entry, seconds)
+        self._tell(lambda each: each.batch_done(entry, seconds))
+
+    def retrying(self, error: PenstockError, wait_s: float) -> None:
+        self._first.retrying(error, wait_s)
+        self._tell(lambda each: each.retrying(error, wait_s))
+
+    def warn(self, text: str) -> None:
+        self._first.warn(text)
+        self._tell(lambda each: each.warn(text))
+
+    def ended(self, error: PenstockError | None) -> None:
+        self._first.ended(error)
+        self._tell(lambda each: each.ended(error))
+
+    def _tell(self, say: Callable[[Watch], None]) -> None:
+        for each in tuple(self._others):
+            try:
+                say(each)
+            except Exception as error:  # a full disk must not end a pipeline that does not need it
+                self._others.remove(each)
+                self._first.warn(f"{type(each).__name__} is off until the next start: {first_line(error)}")
+
+
+@dataclass
+class Recorder(Watch):
+    """Writes the event log."""
+
+    log: EventLog
+
+    def started(self, pipeline: Pipeline, home: Home) -> None:
+        self.log.append("started", pipeline=pipeline.name, checkpoint=str(home.path))
+
+    def batch_done(self, entry: Entry, seconds: float) -> None:
+        self.log.append("batch", **batch_facts(entry, seconds))
+
+    def retrying(self, error: PenstockError, wait_s: float) -> None:
+        self.log.append("retrying", code=error.code, what=error.what, cause=error.cause, wait_s=wait_s)
+
+    def warn(self, text: str) -> None:
+        self.log.append("warning", text=text)
+
+    def ended(self, error: PenstockError | None) -> None:
+        if error is None:
+            self.log.append("ended")
+        else:
+            self.log.append("failed", code=error.code, what=error.what, cause=error.cause)
+
+
+def batch_facts(entry: Entry, seconds: float) -> dict[str, Any]:
+    """What an event says of a batch. Not its offsets: the ledger has those."""
+    return {
+        "batch": entry.batch,
+        "seconds": round(seconds, 3),
+        "offsets": sum(map(len, entry.ranges)),
+        "read": entry.read,
+        "written": {name: sink.written for name, sink in entry.sinks.items()},
+        "dead_letters": entry.dead,
+        "lost": sum(map(len, entry.lost)),
+    }
+
+
+@dataclass
+class Measuring(Watch):
+    """Keeps the metrics up to date."""
+
+    meters: Meters
+
+    @override
+    def started(self, pipeline: Pipeline, home: Home) -> None:
+        self.meters.cap_is(pipeline.rate.max_offsets)
+
+    def batch_done(self, entry: Entry, seconds: float) -> None:
+        self.meters.batch_done(entry, seconds, time.time())
+
+    @override
+    def retrying(self, error: PenstockError, wait_s: float) -> None:
+        self.meters.retried(error.code)
+
+    @override
+    def warn(self, text: str) -> None:
+        self.meters.warned()
+
+
+@dataclass
+class Following(Watch):
+    """A thread that asks Kafka: shows committed positions in the group, and measures the lag for the metrics."""
+
+    config: Config
+    log: SparkLog
+    mirror: Mirror | None
+    meters: Meters | None
+    warned: Callable[[str], None]
+    _done: tuple[int, Positions] | None = field(default=None, init=False)  # the last batch, and where it ended
+    _news: threading.Event = field(default_factory=threading.Event, init=False)
+    _over: bool = field(default=False, init=False)
+    _quiet: bool = field(default=True, init=False)  # nothing has gone wrong since it was last said
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="penstock-following", daemon=True)
+        self._thread.start()
+
+    @override
+    def batch_done(self, entry: Entry, seconds: float) -> None:
+        self._done = entry.batch, {(r.topic, r.partition): r.end for r in entry.ranges}
+        self._news.set()
+
+    def close(self) -> None:
+        self._over = True
+        self._news.set()
+        self._thread.join(timeout=10)
+        if self.mirror:
+            self.mirror.close()
+
+    def _run(self) -> None:
+        measured, shown = 0.0, -1
+        while True:
+            self._news.wait(_LAG_EVERY_S)
+            self._news.clear()
+            over, done = self._over, self._done
+            if done and self.mirror and done[0] > shown and self._committed(done[0]):
+                shown = done[0] if self._tried(self.mirror.show, done[1]) else shown
+            if done and self.meters and not over and time.monotonic() - measured > _LAG_EVERY_S:
+                measured = time.monotonic()
+                self._tried(self._measure_lag, done[1])
+            if over:
+                return
+
+    def _committed(self, batch: int) -> bool:
+        """Wait until Spark has committed the batch, for as long as the run goes on and no newer one has ended."""
+        while True:
+            committed = self.log.committed()
+            if committed is not None and committed >= batch:
+                return True
+            if self._over or (self._done and self._done[0] != batch):
+                return False
+            time.sleep(_COMMIT_LOOK_S)
+
+    def _measure_lag(self, positions: Positions) -> None:
+        assert self.meters is not None
+        counts = {topic: 1 + max(p for t, p in positions if t == topic) for topic, _ in positions}
+        marks = admin.watermarks(self.config, counts)
+        self.meters.lag_is({where: max(0, marks[where][1] - at) for where, at in positions.items() if where in marks})
+
+    def _tried(self, act: Callable[[Positions], None], positions: Positions) -> bool:
+        try:
+            act(positions)
+        except PenstockError as error:
+            if self._quiet:
+                self.warned(f"{error.what} ({error.cause}); tried again with the next batch")
+            self._quiet = False
+            return False
+        self._quiet = True
+        return True
+
+
+@contextmanager
+def looked_on(pipeline: Pipeline, home: Home, watch: Watch) -> Iterator[Watch]:
+    """A watch that tells `watch` and everything the spec's `observe` asks for, also how the run ended."""
+    asked = pipeline.observe
+    others: list[Watch] = [Recorder(EventLog(home.events))] if asked.events else []
+    meters, server, following = None, None, None
+    if asked.metrics:
+        from penstock.observe.metrics import Meters
+
+        meters = Meters(pipeline.name)
+        server = meters.serve(asked.metrics.host, asked.metrics.port)
+        others.append(Measuring(meters))
+    everyone = Everyone(watch, others)
+    if asked.mirror or meters:
+        config = client_config(pipeline)
+        mirror = Mirror(config, pipeline.name) if asked.mirror else None
+        following = Following(config, SparkLog(home.spark), mirror, meters, everyone.warn)
+        everyone.joined_by(following)
+    try:
+        yield everyone
+    except PenstockError as error:
+        everyone.ended(error)
+        raise
+    else:
+        everyone.ended(None)
+    finally:
+        if following:
+            following.close()
+        if server:
+            server.shutdown()
+            server.server_close()

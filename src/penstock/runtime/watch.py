@@ -1,0 +1,39 @@
+"""What a run tells the outside, and how it is asked to stop."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.checkpoint.home import Home
+    from penstock.checkpoint.ledger import Entry
+    from penstock.errors import PenstockError
+    from penstock.spec.model import Pipeline
+
+
+class Watch:
+    """Every method may be overridden; none may change the run."""
+
+    def started(self, pipeline: Pipeline, home: Home) -> None: ...
+    def batch_done(self, entry: Entry, seconds: float) -> None: ...
+    def retrying(self, error: PenstockError, wait_s: float) -> None: ...
+    def warn(self, text: str) -> None: ...
+    def ended(self, error: PenstockError | None) -> None: ...
+
+
+class StopRequest:
+    """Asked for from anywhere (a signal, another thread); obeyed at the next batch boundary."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+
+    def ask(self) -> None:
+        self._asked.set()
+
+    @property
+    def asked(self) -> bool:
+        return self._asked.is_set()
+
+    def asked_within(self, seconds: float) -> bool:
+        return self._asked.wait(seconds)

@@ -1,0 +1,145 @@
+"""Lag as arithmetic, and as words."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from penstock.cli.lag import document, show
+from penstock.kafka.peek import estimated
+from penstock.observe.lag import Lag, PartitionLag, measured
+from penstock.spec.model import Pipeline
+
+
+def part(partition: int, position: int, end: int, **facts: Any) -> PartitionLag:
+    given = {"group": position, "behind_s": 30.0 if end > position else None, "estimated": False, "arriving": 10.0}
+    return PartitionLag(**{"topic": "payments", **given, **facts}, partition=partition, position=position, end=end)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "seconds"),
+    [(120.0, 300 / 100), (20.0, math.inf), (19.0, math.inf), (None, None)],
+    ids=["gains", "just keeps up", "falls behind", "never ran"],
+)
+def test_time_to_catch_up_counts_what_arrives_meanwhile(capacity: float | None, seconds: float | None) -> None:
+    assert measured([part(0, 0, 100), part(1, 0, 200)], capacity).catch_up_s == seconds
+
+
+def test_caught_up_needs_no_time() -> None:
+    assert measured([part(0, 100, 100)], None).catch_up_s == 0
+
+
+def test_end_that_was_read_before_the_position_is_no_negative_lag() -> None:
+    assert part(0, 105, 100).lag == 0
+
+
+def test_hot_is_what_waits_or_gets_far_more_than_the_others() -> None:
+    even = [part(p, 0, 50_000) for p in range(4)]
+    assert measured(even, 1.0).hot == ()
+    assert measured([*even, part(4, 0, 500_000)], 1.0).hot == (("payments", 4),)
+    assert measured([*even, part(4, 0, 50_000, arriving=500.0)], 1.0).hot == (("payments", 4),)
+    assert measured([part(0, 0, 900)], 1.0).hot == ()
+    assert measured([part(0, 0, 900), part(1, 0, 1)], 1.0).hot == ()  # too little to speak of
+
+
+def test_time_between_two_known_ones_is_in_proportion() -> None:
+    known = [(0, 1_000), (100, 2_000), (300, 3_000)]
+    assert estimated(50, known) == 1_500
+    assert estimated(200, known) == 2_500
+    assert estimated(301, known) is None
+    assert estimated(5, []) is None
+
+
+@pytest.fixture
+def pipeline() -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "name": "payments",
+            "kafka": {"bootstrap": "unused"},
+            "source": {"topics": {"payments": {"value": {"format": "json", "schema": {"fields": {"a": "int"}}}}}},
+            "sinks": {"lake": {"from": "payments", "delta": {"path": "lake"}}},
+        }
+    )
+
+
+@pytest.fixture
+def found() -> Lag:
+    return measured(
+        [
+            part(0, 1_000_000, 1_030_000, behind_s=2710.0),
+            part(1, 999_000, 1_000_000, behind_s=12.0, estimated=True, group=None),
+            part(2, 7, 7, arriving=0.0),
+            part(3, 12_345_678, 12_999_999, arriving=2_000.0, topic="payments-of-all-other-countries"),
+        ],
+        3_000.0,
+    )
+
+
+PAGE = {
+    80: """\
+payments: 685,321 offsets behind, the oldest record by 45 min 10 s
+  reads 3,000 offsets/s, 2,020/s arrive: caught up in 11 min 39 s
+  partition      position         end      lag       behind  group lag  arriving
+  payments-0    1,000,000   1,030,000   30,000  45 min 10 s     30,000      10/s
+  payments-1      999,000   1,000,000    1,000        ~12 s          -      10/s
+  payments-2            7           7        0            -          0       0/s
+  payme…ies-3  12,345,678  12,999,999  654,321         30 s    654,321   2,000/s
+  hot, far above the others: payments-of-all-other-countries-3
+""",
+    120: """\
+payments: 685,321 offsets behind, the oldest record by 45 min 10 s
+  reads 3,000 offsets/s, 2,020/s arrive: caught up in 11 min 39 s
+  partition                            position         end      lag       behind  group lag  arriving
+  payments-0                          1,000,000   1,030,000   30,000  45 min 10 s     30,000      10/s
+  payments-1                            999,000   1,000,000    1,000        ~12 s          -      10/s
+  payments-2                                  7           7        0            -          0       0/s
+  payments-of-all-other-countries-3  12,345,678  12,999,999  654,321         30 s    654,321   2,000/s
+  hot, far above the others: payments-of-all-other-countries-3
+""",
+}
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_page_fits_the_terminal_and_says_it_all(
+    pipeline: Pipeline, found: Lag, width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    show(pipeline, found, show_all=False)
+    assert capsys.readouterr().out == PAGE[width]
+
+
+def test_partitions_past_the_worst_are_summed_up(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
+    many = measured([part(p, 0, p) for p in range(100)], 1.0)
+    show(pipeline, many, show_all=False)
+    page = capsys.readouterr().out
+    assert "80 more partitions, lag 3,160; to see them: --all" in page
+    assert "payments-99 " in page
+    assert "payments-79 " not in page
+
+
+def test_names_from_kafka_cannot_command_the_terminal(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = PartitionLag("a\x1b[2J", 0, 0, 0, 5, None, False, 0.0)
+    show(pipeline, measured([odd], 1.0), show_all=False)
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_document_says_never_as_no_time(pipeline: Pipeline) -> None:
+    told = document(pipeline, measured([part(0, 0, 100)], 1.0))
+    assert told["catch_up_s"] is None
+    assert told["catching_up"] is False
+    assert told["group"] == "penstock.payments"
+    assert told["partitions"][0] == {
+        "topic": "payments",
+        "partition": 0,
+        "position": 0,
+        "group": 0,
+        "end": 100,
+        "lag": 100,
+        "group_lag": 100,
+        "behind_s": 30.0,
+        "estimated": False,
+        "arriving": 10.0,
+        "hot": False,
+    }
