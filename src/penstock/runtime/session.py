@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOG_NAME = "spark.log"
+_JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 _TASK_FAILURES = 4  # as on a cluster; a local master has 1, where one lost Python worker would end the pipeline
 
 _LOG4J = """\
@@ -100,7 +101,7 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
         **settings(groups, master),
         "spark.jars": ",".join(str(f) for f in files),
         **asked,
-        "spark.driver.defaultJavaOptions": _java_options(asked, log4j),
+        "spark.driver.defaultJavaOptions": java_options(asked, log4j),
     }
     # PySpark logs every error in SQL to standard error, with its Java stack; we say it in words.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -120,11 +121,12 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
             ) from error
 
 
-def _java_options(asked: dict[str, str], log4j: Path) -> str:
-    """Options that come before those of the spec. Java's collector for throughput, unless the spec chooses one: a batch
-    is as fast as its garbage is cheap, and no one waits for a pause. Java does not start with two."""
+def java_options(asked: dict[str, str], log4j: Path) -> str:
+    """Options that come before those of the spec. Java's collector for throughput, unless somebody chose another: a
+    batch is as fast as its garbage is cheap, and no one waits for a pause. Java does not start with two."""
     given = [asked.get(f"spark.driver.{which}JavaOptions", "") for which in ("default", "extra")]
-    collector = [] if any(re.search(r"-XX:\+Use\w+GC\b", options) for options in given) else ["-XX:+UseParallelGC"]
+    chosen = [*given, *(os.environ.get(name, "") for name in _JAVA_OPTIONS)]
+    collector = [] if any(re.search(r"-XX:\+Use\w+GC\b", options) for options in chosen) else ["-XX:+UseParallelGC"]
     return " ".join([f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}", *collector, given[0]]).strip()
 
 
