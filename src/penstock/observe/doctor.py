@@ -107,7 +107,7 @@ def _full(facts: Facts) -> list[Ran]:
 
 
 def not_running(facts: Facts) -> Iterator[Finding]:
-    if not facts.running and facts.lag.total and not facts.stuck:
+    if not facts.running and facts.lag.total and not facts.stuck and not facts.expired:
         yield Finding(
             "not-running",
             "critical",

@@ -1,0 +1,167 @@
+"""Each cause is brought about on real servers; doctor must name it, and must name no other.
+
+A cap that is too high is not here: it takes batches of minutes. Its rule is tested in tests/unit/observe.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from confluent_kafka import TopicPartition
+from deltalake import DeltaTable, write_deltalake
+from tests.payments import Heard, Payments, good
+
+from penstock.errors import OffsetsVanished, RuleStopped
+from penstock.kafka import connection
+from penstock.local.postgres import LocalPostgres
+from penstock.runtime import supervise
+from penstock.runtime.doctor import examined
+from penstock.runtime.watch import StopRequest
+
+pytestmark = pytest.mark.usefixtures("spark")
+SLEEPING = "select *, java_method('java.lang.Thread', 'sleep', 8L) as slept from payments"
+
+
+def causes(payments: Payments) -> list[str]:
+    return [finding.cause for finding in examined(payments.pipeline)[1]]
+
+
+def while_it_runs(payments: Payments, batch: int) -> list[str]:
+    """The causes named after a batch, with the pipeline running; it is then stopped."""
+    stop, seen = StopRequest(), list[list[str]]()
+
+    class Looking(Heard):
+        def batch_done(self, entry: Any, seconds: float) -> None:
+            if entry.batch == batch + 1:  # now the event log knows of the one before
+                seen.append(causes(payments))
+                stop.ask()
+
+    supervise.run(payments.pipeline, watch=Looking(), stop=stop)
+    return seen[0]
+
+
+def send_to(payments: Payments, partition: int, count: int, at_ms: int | None = None) -> None:
+    producer = connection.producer(payments.config)
+    for number in range(count):
+        stamp = {} if at_ms is None else {"timestamp": at_ms}
+        producer.produce(payments.topic, good(number), partition=partition, **stamp)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+def test_healthy_pipeline_has_nothing_wrong(payments: Payments) -> None:
+    payments.produce(300)
+    payments.run()
+    done = payments.cli("doctor", str(payments.file))
+    assert "payments: not running, 0 offsets behind" in done.stdout
+    assert done.stdout.endswith("nothing is wrong\n")
+
+
+def test_not_running(payments: Payments) -> None:
+    payments.produce(300)
+    payments.run()
+    payments.produce(200, seed=8)
+    done = payments.cli("doctor", str(payments.file), "--json", expect=2)
+    told = json.loads(done.stdout)
+    assert [finding["cause"] for finding in told["findings"]] == ["not-running"]
+    assert {verdict["verdict"] for verdict in told["verdicts"]} == {"STOP"}
+    page = payments.cli("doctor", str(payments.file), expect=2).stdout
+    assert "critical[not-running]\n  nothing runs this pipeline, and records wait\n" in page
+    assert f"fix: penstock run {payments.file}" in page.replace("\n", " ")
+
+
+def test_stuck_batch(payments: Payments) -> None:
+    payments.spec["contract"]["payments"] = [{"name": "positive", "rule": "amount > 0", "otherwise": "stop"}]
+    payments.send(good(1, amount=-1))
+    for _ in range(2):
+        with pytest.raises(RuleStopped):
+            payments.run()
+    assert causes(payments) == ["stuck-batch"]
+
+
+def test_offsets_that_expired_unread(payments: Payments) -> None:
+    send_to(payments, 0, 1)
+    payments.run()
+    send_to(payments, 0, 10)
+    [gone] = connection.admin(payments.config).delete_records([TopicPartition(payments.topic, 0, 6)]).values()
+    gone.result(60)
+    with pytest.raises(OffsetsVanished):
+        payments.run()
+    assert causes(payments) == ["offsets-expired"]
+
+
+def test_retention_that_is_about_to_overtake(payments: Payments) -> None:
+    payments.create(topic := f"{payments.topic}-short", 1, **{"retention.ms": "3600000"})
+    payments.spec["source"]["topics"] = {topic: payments.spec["source"]["topics"].pop(payments.topic)}
+    payments.topic = topic
+    payments.create(f"{topic}.DLT")
+    send_to(payments, 0, 5, at_ms=round((time.time() - 2_400) * 1000))
+    findings = examined(payments.pipeline)[1]
+    assert [finding.cause for finding in findings] == ["not-running", "retention-overtakes"]
+    assert findings[1].what == "first loss in 20 min"
+
+
+def test_registry_that_is_down(payments: Payments) -> None:
+    payments.spec["registry"] = {"url": "http://127.0.0.1:9", "timeout": "1s", "wait": "1s"}
+    payments.produce(100)
+    payments.run()
+    assert causes(payments) == ["registry-down"]
+
+
+def test_cap_that_is_too_low(payments: Payments) -> None:
+    payments.spec["rate"]["max_offsets"] = 30
+    payments.produce(1_000)
+    assert while_it_runs(payments, batch=3) == ["cap-too-low"]
+
+
+def test_more_input_than_capacity(payments: Payments) -> None:
+    payments.spec["transform"][0]["sql"] = SLEEPING
+    payments.spec["sinks"]["lake"]["delta"] = {"path": "lake"}
+    payments.spec["rate"]["max_offsets"] = 300
+    payments.produce(30_000)
+    assert while_it_runs(payments, batch=0) == ["input-above-capacity"]
+
+
+def test_sink_that_has_become_slow(payments: Payments, postgres: LocalPostgres) -> None:
+    url, table = postgres.up(), f"slow_{payments.topic.replace('-', '_')}"
+    upsert = {"key": ["payment_id"]}
+    payments.spec["sinks"] = {"db": {"from": "payments", "postgres": {"url": url, "table": table, "upsert": upsert}}}
+    payments.spec["transform"] = []
+    payments.spec["rate"]["max_offsets"] = 50
+    payments.produce(200)
+    payments.run()
+    assert causes(payments) == []
+    with psycopg.connect(url, autocommit=True) as database:
+        database.execute(
+            "create or replace function doze() returns trigger language plpgsql as "
+            "$$ begin perform pg_sleep(0.1); return new; end $$"
+        )
+        database.execute(f"create trigger doze before insert on {table} for each row execute function doze()")
+    payments.produce(150, seed=8)
+    payments.run()
+    assert causes(payments) == ["slow-sink"]
+
+
+def test_hot_partition(payments: Payments) -> None:
+    for partition, count in enumerate((20_000, 50, 50)):
+        send_to(payments, partition, count)
+    payments.spec["rate"]["max_offsets"] = 50_000
+    payments.run()
+    findings = examined(payments.pipeline)[1]
+    assert [(finding.cause, finding.facts["partition"]) for finding in findings] == [("hot-partition", 0)]
+
+
+def test_small_files(payments: Payments) -> None:
+    payments.produce(50)
+    payments.run()
+    table = DeltaTable(str(payments.directory / "lake"))
+    row = pa.table({"payment_id": ["x"], "day": [datetime.now(UTC).date()]})
+    for _ in range(200):
+        write_deltalake(table, row, mode="append", schema_mode="merge")
+    assert causes(payments) == ["small-files"]
