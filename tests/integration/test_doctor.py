@@ -89,8 +89,9 @@ def test_offsets_that_expired_unread(payments: Payments) -> None:
     send_to(payments, 0, 1)
     payments.run()
     send_to(payments, 0, 10)
-    [gone] = connection.admin(payments.config).delete_records([TopicPartition(payments.topic, 0, 6)]).values()
-    gone.result(60)
+    client = connection.admin(payments.config)
+    [gone] = client.delete_records([TopicPartition(payments.topic, 0, 6)]).values()
+    gone.result(10)
     with pytest.raises(OffsetsVanished):
         payments.run()
     assert causes(payments) == ["offsets-expired"]

@@ -119,7 +119,7 @@ def not_running(facts: Facts) -> Iterator[Finding]:
 
 def stuck_batch(facts: Facts) -> Iterator[Finding]:
     stuck = facts.stuck
-    if stuck is None:
+    if stuck is None or facts.expired:  # no batch gets past what Kafka no longer holds
         return
     usual = median(ran.seconds for ran in facts.batches) if facts.batches else 0.0
     failing = len(stuck.failures) >= 2
@@ -201,32 +201,28 @@ def registry_down(facts: Facts) -> Iterator[Finding]:
 
 
 def slow_sink(facts: Facts) -> Iterator[Finding]:
-    """A sink that takes several times as long per row as it did before."""
-    recent, before = facts.batches[-_FEW_BATCHES:], facts.batches[:-_FEW_BATCHES]
-    for name in {name for ran in recent for name in ran.sinks}:
-        now, then = _rate(recent, name), _rate(before, name)
-        if now and then and then > _SLOWER * now and _alike(recent, before, name):
+    """A sink that takes several times as long per row as it did before, in batches that are not much smaller: each has
+    a price of its own, whatever it holds."""
+    for name in sorted({name for ran in facts.batches for name in ran.sinks}):
+        took = [ran.sinks[name] for ran in facts.batches if name in ran.sinks]
+        usual = median(rows for rows, _ in took)
+        rates = [rows / seconds for rows, seconds in took if rows and 2 * rows >= usual and seconds > 0]
+        before = sorted(rates[:-_FEW_BATCHES])
+        if len(before) < _FEW_BATCHES:
+            continue
+        now, then = median(rates[-_FEW_BATCHES:]), before[len(before) * 3 // 4]  # the first batches are slow by nature
+        if then > _SLOWER * now:
             yield Finding(
                 "slow-sink",
                 "warning",
                 f"sink '{name}' has become slow",
-                (f"it takes {now:,.0f} rows/s in the last {len(recent)} batches", f"before them it took {then:,.0f}"),
+                (
+                    f"it takes {now:,.0f} rows/s in the last {_FEW_BATCHES} batches",
+                    f"in good ones before them it took {then:,.0f}",
+                ),
                 f"look at what sink '{name}' writes to: its locks, its disk, its network",
                 {"sink": name, "now": now, "before": then},
             )
-
-
-def _rate(batches: Sequence[Ran], sink: str) -> float | None:
-    took = [ran.sinks[sink] for ran in batches if sink in ran.sinks and ran.sinks[sink][0]]
-    if len(took) < _FEW_BATCHES:
-        return None
-    return median(rows / seconds for rows, seconds in took if seconds > 0)
-
-
-def _alike(recent: Sequence[Ran], before: Sequence[Ran], sink: str) -> bool:
-    """Batches of another size say nothing: each has a price of its own, whatever it holds."""
-    sizes = [median(ran.sinks[sink][0] for ran in part if sink in ran.sinks) for part in (recent, before)]
-    return sizes[0] * _SLOWER > sizes[1]
 
 
 def cap_too_low(facts: Facts) -> Iterator[Finding]:

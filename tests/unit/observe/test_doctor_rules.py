@@ -100,6 +100,12 @@ def test_smaller_batches_do_not_make_a_sink_slow() -> None:
     assert examine(replace(HEALTHY, batches=small)) == []
 
 
+def test_sink_is_held_to_its_good_batches_not_to_its_first_ones() -> None:
+    cold = [ran(0, sink=60.0), ran(1, sink=30.0), *(ran(n) for n in range(2, 10))]
+    assert examine(replace(HEALTHY, batches=cold)) == []
+    assert examine(replace(HEALTHY, batches=cold[:6])) == []
+
+
 def test_adaptive_rate_needs_no_advice_about_the_cap() -> None:
     for cause in ("cap-too-low", "cap-too-high"):
         assert examine(replace(CASES[cause], adaptive=True)) == []
