@@ -1,4 +1,4 @@
-"""`penstock apply`: topics that are missing are created, topics that are there are left alone."""
+"""`penstock apply`: topics that are missing are created; how those that are there change is in test_topics.py."""
 
 from __future__ import annotations
 
@@ -74,13 +74,14 @@ def test_applied_again_nothing_is_created_or_changed(kafka: Broker, config: Conf
     assert admin.topics(config)[name] == before
 
 
-def test_a_topic_with_other_settings_is_reported_and_left_as_it_is(
+def test_a_topic_with_fewer_partitions_than_the_spec_says_gets_more(
     kafka: Broker, config: Config, tmp_path: Path, name: str
 ) -> None:
     admin.create_missing(config, {name: TopicSettings(partitions=2)})
     _, report = apply(spec_file(tmp_path, kafka, name))
     topic = report["topics"][0]
-    assert (topic["created"], topic["partitions"], topic["wanted_partitions"]) == (False, 2, 4)
+    assert (topic["created"], topic["partitions"], topic["wanted_partitions"]) == (False, 4, 4)
+    assert admin.topics(config)[name].partitions == 4
 
 
 def test_dead_letters_in_a_table_need_no_topic(kafka: Broker, tmp_path: Path, name: str) -> None:

@@ -140,9 +140,9 @@ def test_missing_topics_and_topics_that_differ_are_named_with_their_settings(
         (f"{payments.topic}-away", 2),
         (f"{payments.topic}.dead", 1),
     ]
-    assert [(d["setting"], d["found"], d["spec"]) for d in found["topics"]["differences"]] == [
-        ("partitions", "3", "4"),
-        ("retention.ms", "604800000", "1234"),
+    assert [(d["setting"], d["found"], d["spec"], d["fate"]) for d in found["topics"]["differences"]] == [
+        ("partitions", "3", "4", "change"),
+        ("retention.ms", "604800000", "1234", "force"),
     ]
     assert codes(found) == ["topic-missing", "topic-missing"]
     assert {p["next"] for p in found["problems"]} == {f"penstock apply {payments.file}"}

@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli import output
+from penstock.cli import output, table
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
+from penstock.cli.table import Column
 
 if TYPE_CHECKING:
     from penstock.observe.lag import Lag, PartitionLag
     from penstock.spec.model import Pipeline
 
 _SHOWN = 20  # partitions, those with the most lag; --all shows the rest
-_HEADS = ("partition", "position", "end", "lag", "behind", "group lag", "arriving")
+_COLUMNS = (
+    Column("partition", least=10),
+    *(Column(title, right=True) for title in ("position", "end", "lag", "behind", "group lag", "arriving")),
+)
 
 
 @app.command()
@@ -93,8 +97,9 @@ def show(pipeline: Pipeline, found: Lag, show_all: bool) -> None:
     worst = sorted(found.partitions, key=lambda each: (-each.lag, each.topic, each.partition))
     shown = worst if show_all else worst[:_SHOWN]
     rows = [_row(each) for each in sorted(shown, key=lambda each: (each.topic, each.partition))]
-    for line in output.table(_HEADS, rows, output.columns()) if rows else ():
-        output.say(line)
+    within = table.width()
+    for line in table.lines(_COLUMNS, rows, within - 2 if within else None) if rows else ():
+        output.say(f"  {line}")
     if rest := worst[len(shown) :]:
         output.say(f"  {len(rest):,} more partitions, lag {sum(each.lag for each in rest):,}; to see them: --all")
     if found.hot:
@@ -125,7 +130,7 @@ def _outlook(found: Lag) -> str:
 def _row(each: PartitionLag) -> tuple[str, ...]:
     behind = "-" if each.behind_s is None else output.span(each.behind_s)
     return (
-        output.clean(f"{each.topic}-{each.partition}"),
+        f"{each.topic}-{each.partition}",
         f"{each.position:,}",
         f"{each.end:,}",
         f"{each.lag:,}",

@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import math
 import re
-import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -66,27 +65,10 @@ def span(seconds: float | None) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Lines of a table: the first column to the left, cut so that a line fits `width`, the others to the right."""
-    sizes = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    sizes[0] = max(8, min(sizes[0], width - 2 - sum(size + 2 for size in sizes[1:])))
-    for row in (heads, *rows):
-        cells = [
-            cut(row[0], sizes[0]).ljust(sizes[0]),
-            *(cell.rjust(size) for cell, size in zip(row[1:], sizes[1:], strict=True)),
-        ]
-        yield ("  " + "  ".join(cells)).rstrip()
-
-
 def cut(text: str, size: int) -> str:
     """At most so many characters; what goes is from the middle, for names differ at their ends."""
     end = min(5, size // 2)
     return text if len(text) <= size else f"{text[: size - end - 1]}…{text[-end:]}"
-
-
-def columns() -> int:
-    """The width of the terminal; elsewhere, of a wide one."""
-    return shutil.get_terminal_size((120, 24)).columns
 
 
 def report(error: PenstockError, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from penstock.cli.output import AsJson
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
+    from penstock.kafka.differences import Difference
     from penstock.runtime.outline import Route
     from penstock.runtime.plan import Plan
     from penstock.runtime.standing import Standing
@@ -153,7 +154,18 @@ def _print_needs(made: Plan, file: Path) -> None:
         size = f"{_count(settings.partitions, 'partition')}, replication {settings.replication}"
         _say(f"topic {name}: missing; `penstock apply {file}` creates it with {size}{config}", 1)
     for each in made.differences:
-        _say(f"topic {each.topic}: {each.setting} is {each.found}, the spec says {each.spec}; left as it is", 1)
+        _say(f"topic {each.topic}: {each.setting} is {each.found}, the spec says {each.spec}; {_fate(each, file)}", 1)
+
+
+def _fate(each: Difference, file: Path) -> str:
+    """What `apply` would do about it."""
+    done = {
+        "change": f"`penstock apply {file}` changes it",
+        "force": f"only `penstock apply {file} --force` changes it",
+        "left": "left as it is",
+        "impossible": "`penstock apply` refuses it",
+    }[each.fate]
+    return f"{done}: {each.effect}" if each.effect else done
 
 
 def _print_standing(stands: Standing, running: bool) -> None:

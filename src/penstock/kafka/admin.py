@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from penstock.errors import KafkaUnreachable, PenstockError, SpecInvalid, TopicMissing
-from penstock.kafka import connection
+from penstock.errors import PenstockError, SpecInvalid, TopicMissing
 from penstock.kafka.connection import Config
+from penstock.kafka.session import Session
+from penstock.kafka.session import session as _session
 from penstock.spec.model import TopicSettings
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka import KafkaError
     from confluent_kafka.admin._listoffsets import OffsetSpec
 
-T = TypeVar("T")
-
 # Errors a broker answers with when the settings of a new topic are wrong: trying again cannot help.
-_SETTINGS_REFUSED = {
+SETTINGS_REFUSED = {
     "INVALID_PARTITIONS",
     "INVALID_REPLICATION_FACTOR",
     "INVALID_CONFIG",
@@ -35,8 +31,6 @@ _SETTINGS_REFUSED = {
     "POLICY_VIOLATION",
 }
 
-# Errors that mean nobody answered, as opposed to an answer we did not like.
-_SILENCE = {"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE", "REQUEST_TIMED_OUT"}
 _NOT_THERE = {"_NOENT", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
 
 
@@ -46,59 +40,6 @@ class TopicFacts:
     topic_id: str
     """Kafka's own id: a topic that was deleted and made again has another one."""
     replication: int
-
-
-@dataclass
-class Session:
-    """One admin client, and the last thing the brokers' connections complained about."""
-
-    config: Config
-    timeout: float
-    client: AdminClient = field(init=False)
-    complaint: str | None = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        self.client = connection.admin(self.config, error_cb=self._on_error)
-
-    def _on_error(self, error: KafkaError) -> None:
-        # "All brokers are down" follows the error that says why, and says less.
-        if error.name() != "_ALL_BROKERS_DOWN":
-            self.complaint = error.str()
-
-    def answer(self, future: Future[T]) -> T:
-        return future.result(timeout=self.timeout + 1)
-
-    def unreachable(self, error: KafkaException) -> KafkaUnreachable:
-        self.client.poll(0)  # serves the error callback
-        servers = self.config["bootstrap.servers"]
-        silent = error.args[0].name() in _SILENCE
-        said = (silent and self.complaint) or error.args[0].str()
-        first = servers.split(",")[0].strip()
-        host, _, port = first.rpartition(":") if ":" in first else (first, "", "9092")
-        return KafkaUnreachable(
-            f"no Kafka broker answered within {self.timeout:g} s" if silent else "Kafka refused to answer",
-            cause=f"{servers}: {said}",
-            next_command="penstock up" if connection.is_loopback(servers) else f"nc -vz {host} {port}",
-            facts={"bootstrap": servers},
-        )
-
-
-@contextmanager
-def _session(config: Config, timeout: float) -> Iterator[Session]:
-    from confluent_kafka import KafkaException
-
-    session = Session(config, timeout)
-    try:
-        yield session
-    except (KafkaException, TimeoutError) as error:
-        failure = error if isinstance(error, KafkaException) else KafkaException(_timed_out())
-        raise session.unreachable(failure) from None
-
-
-def _timed_out() -> KafkaError:
-    from confluent_kafka import KafkaError
-
-    return KafkaError(KafkaError._TIMED_OUT)
 
 
 def topics(config: Config, timeout: float = 10) -> dict[str, TopicFacts]:
@@ -190,7 +131,7 @@ def create_missing(config: Config, wanted: Mapping[str, TopicSettings], timeout:
 
 
 def _not_created(refused: Mapping[str, KafkaError], created: list[str]) -> PenstockError:
-    settings = all(error.name() in _SETTINGS_REFUSED for error in refused.values())
+    settings = all(error.name() in SETTINGS_REFUSED for error in refused.values())
     kind = SpecInvalid if settings else TopicMissing
     return kind(
         f"topic {', '.join(repr(name) for name in refused)} could not be created",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,14 @@ from penstock.kafka import connection
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-_IDLE_LIMIT = 30  # empty polls of a second each before the broker counts as gone
+_IDLE_LIMIT = 30  # seconds without a record before the broker counts as gone
 _AT_ONCE = 10_000
+
+READER = {
+    "group.id": "penstock.reader",  # the client asks for one; it is never joined and nothing is committed
+    "enable.auto.commit": "false",
+    "isolation.level": "read_committed",
+}
 
 
 def visible(
@@ -25,26 +32,19 @@ def visible(
     """
     from confluent_kafka import KafkaError, TopicPartition
 
-    consumer = connection.consumer(
-        {
-            **config,
-            "group.id": "penstock.reader",  # the client asks for one; it is never joined and nothing is committed
-            "enable.auto.commit": "false",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": "true",
-            "auto.offset.reset": "error",
-        }
-    )
+    consumer = connection.consumer({**config, **READER, "enable.partition.eof": "true", "auto.offset.reset": "error"})
     try:
         spans = _spans(consumer, topic, ranges if ranges is not None else dict.fromkeys(range(partitions), None))
         consumer.assign([TopicPartition(topic, p, first) for p, (first, _) in spans.items()])
         ends = {p: end for p, (_, end) in spans.items()}
-        idle = 0
+        left = {p: end - first for p, (first, end) in spans.items()}
+        heard = time.monotonic()
         while ends:
-            messages = consumer.consume(_AT_ONCE, timeout=1.0)
+            # Not more than can come: the client would wait for the rest until the time-out.
+            messages = consumer.consume(min(_AT_ONCE, sum(left.values())), timeout=1.0)
             found = [message for message in messages if message.error() is None]
-            idle = 0 if found else idle + 1
-            if idle > _IDLE_LIMIT:
+            heard = time.monotonic() if found else heard
+            if time.monotonic() - heard > _IDLE_LIMIT:
                 raise _stopped(topic, f"no data and no end for {_IDLE_LIMIT} s; a transaction may be open")
             for message in found:
                 partition, offset = position(message)
@@ -56,13 +56,15 @@ def visible(
                     # Below the end a transaction is still open; what it hides may come yet.
                     partition, offset = position(message)
                     if partition in ends and offset >= ends[partition]:
-                        del ends[partition]
-                elif error is not None and not _passes(error):
+                        del ends[partition], left[partition]
+                elif error is not None and not passes(error):
                     raise _stopped(topic, error.str())
             for at in consumer.position([TopicPartition(topic, p) for p in ends]):
                 if at.offset >= ends[at.partition]:
-                    del ends[at.partition]
+                    del ends[at.partition], left[at.partition]
                     consumer.pause([TopicPartition(topic, at.partition)])
+                elif at.offset >= 0:
+                    left[at.partition] = ends[at.partition] - at.offset
     finally:
         consumer.close()
 
@@ -83,7 +85,7 @@ def _spans(consumer: Any, topic: str, asked: Mapping[int, tuple[int, int] | None
     return spans
 
 
-def _passes(error: Any) -> bool:
+def passes(error: Any) -> bool:
     from confluent_kafka import KafkaError
 
     away = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)

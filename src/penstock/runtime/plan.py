@@ -8,14 +8,10 @@ of the checkpoint is not taken, so that a pipeline can be planned while it runs.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import TypeVar
 
 from penstock.checkpoint.home import Home
@@ -28,14 +24,16 @@ from penstock.errors import (
     RegistryUnreachable,
     TopicMissing,
 )
-from penstock.kafka import admin
+from penstock.kafka import admin, reshape
 from penstock.kafka.admin import TopicFacts
 from penstock.kafka.connection import client_config
+from penstock.kafka.differences import Difference
 from penstock.kafka.registry_rehearsal import Registration, RegistryRehearsal
 from penstock.kafka.schema_registry import settings_of
 from penstock.runtime import build, diagnosis, guard, jars, java, outline, session, standing, supervise
+from penstock.runtime.aside import set_aside
 from penstock.runtime.assemble import Assembly
-from penstock.runtime.standing import Change, Difference, Standing
+from penstock.runtime.standing import Change, Standing
 from penstock.runtime.watch import Watch
 from penstock.sink.parquet import ParquetSink
 from penstock.spec.formats import BytesFormat
@@ -97,7 +95,7 @@ def plan(pipeline: Pipeline, accept: Collection[str] = ()) -> Plan:
     home, config, accepted, found = build.home(pipeline), client_config(pipeline), frozenset(accept), _Findings()
     running = standing.running(home)
     registry = lru_cache(lambda: RegistryRehearsal(settings_of(pipeline)))
-    with _aside(pipeline, home, found) as aside:
+    with set_aside(pipeline, home, kept_for=lambda: _worth_reading(found)) as aside:
         found.attempt(lambda: _require_writable(home))
         at = _guarded(pipeline, home, accepted, Home(build.home(aside).path / "anew"), found)
         assembly = _assembly(aside, at or home, accept, found)
@@ -110,7 +108,7 @@ def plan(pipeline: Pipeline, accept: Collection[str] = ()) -> Plan:
             found.unchecked.append("topics, what sinks and dead letters hold, positions: Kafka did not answer")
         else:
             made.missing_topics = {name: of for name, of in topics_of(pipeline).items() if name not in there}
-            made.differences = standing.differences(config, pipeline, there)
+            made.differences = reshape.compare(config, pipeline, there)
         if at is None:
             found.unchecked.append("what sinks hold, positions: checkpoint and ledger do not agree")
         if there is not None and at is not None and assembly is not None:
@@ -231,6 +229,11 @@ def _require_writable(home: Home) -> None:
         )
 
 
+def _worth_reading(found: _Findings) -> bool:
+    """Whether the engine's log says more than the problem."""
+    return any(isinstance(problem, EngineFailed) for problem in found.problems)
+
+
 def _steady(home: Home, look: Callable[[], list[PenstockError]]) -> list[PenstockError]:
     """What is wrong, and stays wrong: between two reads a run that goes on may have ended a batch."""
     found = look()
@@ -240,17 +243,3 @@ def _steady(home: Home, look: Callable[[], list[PenstockError]]) -> list[Penstoc
         time.sleep(_PAUSE_S)
         found = look()
     return found
-
-
-@contextmanager
-def _aside(pipeline: Pipeline, home: Home, found: _Findings) -> Iterator[Pipeline]:
-    """The pipeline with a directory of its own for what a start would write into the checkpoint's."""
-    directory = Path(tempfile.mkdtemp(prefix="penstock-plan-"))
-    try:
-        if home.schemas.is_dir():
-            half_written = shutil.ignore_patterns(".*", "*.new")
-            shutil.copytree(home.schemas, directory / "schemas", ignore=half_written)
-        yield pipeline.model_copy(update={"checkpoint": str(directory)})
-    finally:
-        if not any(isinstance(problem, EngineFailed) for problem in found.problems):  # else its log is worth reading
-            shutil.rmtree(directory, ignore_errors=True)

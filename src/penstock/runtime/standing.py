@@ -16,7 +16,6 @@ from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry
 from penstock.checkpoint.log import Positions, SparkLog
 from penstock.errors import OffsetsVanished
-from penstock.kafka import admin
 from penstock.kafka.admin import TopicFacts
 from penstock.kafka.connection import Config
 from penstock.record import OffsetRange
@@ -24,7 +23,6 @@ from penstock.source import start
 from penstock.spec.model import Pipeline
 from penstock.spec.source import Source
 from penstock.spec.start import EARLIEST, LATEST, StartAt
-from penstock.spec.topics import topics_of
 
 
 @dataclass(frozen=True)
@@ -63,16 +61,6 @@ class Change:
     what: str  # sink-added, sink-removed, topic-added, topic-removed
     name: str
     effect: str
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A topic that is not as the spec says. Nothing changes it."""
-
-    topic: str
-    setting: str
-    found: str
-    spec: str
 
 
 def standing(config: Config, source: Source, log: SparkLog, topics: Mapping[str, TopicFacts]) -> Standing:
@@ -141,26 +129,6 @@ def changes(pipeline: Pipeline, last: Entry | None, topics: Iterable[str]) -> li
             if name not in pipeline.sinks
         ),
     ]
-
-
-def differences(config: Config, pipeline: Pipeline, there: Mapping[str, TopicFacts]) -> list[Difference]:
-    """Settings that the spec gives a topic, and that it does not have. What the spec leaves out may be anything."""
-    given = {name: of for name, of in topics_of(pipeline).items() if name in pipeline.kafka.topics and name in there}
-    configs = admin.topic_configs(config, [name for name, of in given.items() if of.config])
-    made = []
-    for name, settings in given.items():
-        said = pipeline.kafka.topics[name]
-        spec: dict[str, object] = {
-            part: getattr(settings, part) for part in ("partitions", "replication") if part in said.model_fields_set
-        }
-        found = {part: str(getattr(there[name], part)) for part in spec} | configs.get(name, {})
-        spec |= {key: settings.config[key] for key in said.config}
-        made += [
-            Difference(name, setting, found.get(setting, "not known to Kafka"), str(value))
-            for setting, value in spec.items()
-            if found.get(setting, "").lower() != str(value).lower()
-        ]
-    return made
 
 
 def running(home: Home) -> int | None:

@@ -22,9 +22,9 @@ from penstock.spec.words import DEAD_LETTER_TOPIC, Name, Part, Setting, Text, To
 
 
 class TopicSettings(Part):
-    """How a topic is created when it is missing (`penstock apply`)."""
+    """How a topic is to be: `penstock apply` creates it when it is missing, and changes what differs from this."""
 
-    partitions: int = Field(1, ge=1, le=10_000, description="Partitions of a new topic.")
+    partitions: int = Field(1, ge=1, le=10_000, description="Partitions. Kafka can add some, and never take one away.")
     replication: int = Field(1, ge=1, le=32, description="Copies of each partition.")
     config: dict[str, Setting] = Field(
         default_factory=dict, description="Topic configuration in Kafka's own names, such as `retention.ms`."
@@ -39,7 +39,7 @@ class Kafka(Part):
     )
     topics: dict[TopicName, TopicSettings] = Field(
         default_factory=dict,
-        description="Settings of the topics this pipeline may create (`penstock apply`).",
+        description="Settings of the topics this pipeline reads and writes (`penstock apply`).",
     )
 
 

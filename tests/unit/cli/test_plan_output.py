@@ -9,12 +9,13 @@ import pytest
 
 from penstock.cli import main, output
 from penstock.errors import TopicMissing
+from penstock.kafka.differences import Difference
 from penstock.kafka.registry_rehearsal import Registration
 from penstock.record import OffsetRange
 from penstock.runtime.outline import Path as Way
 from penstock.runtime.outline import Route, SourceTopic, Target
 from penstock.runtime.plan import Engine, Plan
-from penstock.runtime.standing import Change, Difference, Standing, Waiting
+from penstock.runtime.standing import Change, Standing, Waiting
 from penstock.spec.model import Rule, Step, TopicSettings
 
 main.register()
@@ -49,7 +50,11 @@ def made() -> Plan:
         running=123,
         schemas=[Registration("out-value", "AVRO", None), Registration("out-key", "AVRO", 7)],
         missing_topics={"away": TopicSettings(partitions=2, config={"retention.ms": 5})},
-        differences=[Difference("payments", "partitions", "40", "50")],
+        differences=[
+            Difference("payments", "partitions", "40", "50"),
+            Difference("payments", "retention.ms", "9", "5", "force", "Kafka deletes"),
+            Difference("payments", "replication", "1", "3", "left", "it is moved elsewhere"),
+        ],
         standing=Standing(
             "earliest",
             "q",
@@ -82,7 +87,9 @@ def test_page_fits_80_columns_but_for_the_command_to_copy(made: Plan, capsys: py
         "schema out-value (AVRO): new: the run will register it",
         "schema out-key (AVRO): there, id 7",
         "jars: 7 (core), 5 downloaded; 2 to download (12.5 MB)",
-        "topic payments: partitions is 40, the spec says 50; left as it is",
+        "topic payments: partitions is 40, the spec says 50; `penstock apply\n      payments.yaml` changes it",
+        "only `penstock apply\n      payments.yaml --force` changes it: Kafka deletes",
+        "replication is 1, the spec says 3; left as it is: it is moved\n      elsewhere",
         "goes on after 5 batches; lag 320 offsets",
         "batch 5 is running now",
         "payments: 32 more partitions, lag 256",
