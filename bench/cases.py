@@ -81,6 +81,12 @@ _ALL = (
     _sink_case("kafka-exactly-once-batch", "kafka-by-batch", "kafka", group="Kafka to Kafka"),
     _sink_case("delta-upsert", "delta-upsert", "delta-upsert", "changes", needs="delta.upsert"),
     _sink_case("postgres-upsert", "postgres-upsert", "postgres-upsert", "changes", needs="postgres"),
+    Case(
+        "observe-overhead",
+        "observe-overhead",
+        Job(PENSTOCK, "delta-append", "payments"),
+        (Job(PENSTOCK, "delta-append-unobserved", "payments"),),
+    ),
 )
 CASES = {case.name: case for case in _ALL}
 
@@ -101,4 +107,4 @@ def label(job: Job) -> str:
     """What the column `system` says. Of ours, as a baseline: `penstock`, and the case that measures it."""
     if job.system != PENSTOCK:
         return job.system
-    return f"{PENSTOCK} {next((case.name for case in _ALL if case.ours == job), job.shape)}"
+    return f"{PENSTOCK} {next((case.name for case in _ALL if case.ours == job), job.work)}"

@@ -49,7 +49,16 @@ def test_a_ratio_is_that_of_the_medians_and_each_baseline_has_a_row() -> None:
 @pytest.mark.parametrize("case", [case for case in CASES.values() if case.ours.work != DECODE and case.available])
 def test_every_sink_case_has_a_spec_that_is_valid_and_a_script_to_compare_with(case: Case) -> None:
     Pipeline.model_validate(ours.spec(order(case.ours)))
-    assert all(job.work in plain.SINKS for job in case.against)
+    assert all(job.work in plain.SINKS for job in case.against if job.system == PLAIN)
+
+
+def test_what_looks_on_is_measured_against_the_same_without() -> None:
+    case = CASES["observe-overhead"]
+    [without] = case.against
+    looked_on, alone = (Pipeline.model_validate(ours.spec(order(job))) for job in (case.ours, without))
+    assert (looked_on.observe.mirror, looked_on.observe.events) == (True, True)
+    assert (alone.observe.mirror, alone.observe.events) == (False, False)
+    assert looked_on.sinks == alone.sinks
 
 
 def test_a_case_whose_sink_the_spec_does_not_have_waits() -> None:
