@@ -86,6 +86,9 @@ class FileSink:
                 found.setdefault((topic, partition), []).append(offset)
         return found
 
+    def holds(self, batch: Batch) -> bool:
+        return (self.path / f"{batch.pipeline}.{batch.query}.{batch.id}.parquet").exists()
+
     def rows_by_batch(self, query: str) -> dict[int, int] | None:
         return {
             number: pq.read_metadata(self.path / f"{pipeline}.{its}.{number}.parquet").num_rows

@@ -31,6 +31,7 @@
     │   ├── StartNotThere          start-not-there        (no record is as new as `start` asks for)
     │   ├── BatchUnbalanced        batch-unbalanced
     │   ├── Fenced                 fenced                 (another process writes under the same name)
+    │   ├── BatchTooLarge          batch-too-large        (the driver died of it twice)
     │   └── RuleStopped            rule-stopped
     ├── RunFailed                  exit 5   the engine, a step or a sink failed while running
     │   ├── EngineFailed           engine-failed
@@ -220,6 +221,10 @@ class BatchUnbalanced(Stopped):
 
 class Fenced(Stopped):
     code = "fenced"
+
+
+class BatchTooLarge(Stopped):
+    code = "batch-too-large"
 
 
 class RuleStopped(Stopped):

@@ -44,6 +44,7 @@ RELEASED = {
         "start-not-there",
         "batch-unbalanced",
         "rule-stopped",
+        "batch-too-large",
     },
     5: {"engine-failed", "step-failed", "sink-busy", "sink-failed"},
     70: {"defect"},

@@ -6,6 +6,7 @@
 <checkpoint>/events/   what happened, for onlookers (observe.events)
 <checkpoint>/logs/     what the engine said
 <checkpoint>/backfill/ a directory like this one for each bounded run, its `spark/` written by us
+<checkpoint>/attempts.json  the batch that is run again, and how often its driver died (checkpoint.attempts)
 <checkpoint>/lock      held while the pipeline runs
 """
 

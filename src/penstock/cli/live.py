@@ -16,6 +16,7 @@ from penstock.runtime.watch import Watch
 if TYPE_CHECKING:
     from penstock.checkpoint.home import Home
     from penstock.checkpoint.ledger import Entry
+    from penstock.control.rate import Decision
     from penstock.spec.model import Pipeline
 
 _ENDS_EVERY_S = 2.0
@@ -93,6 +94,12 @@ class Lines(Display):
             f"in {seconds:.1f} s; lag {_number(p.lag)}, {_number(p.rate)}/s, {output.span(p.seconds_left)} left"
         )
 
+    def decided(self, decision: Decision) -> None:
+        if decision.changed:
+            output.note(f"rate: {decision.before:,} -> {decision.cap:,} offsets a batch: {decision.said}")
+        elif decision.reason == "advice":
+            output.note(f"rate: {decision.said}")
+
     def retrying(self, error: PenstockError, wait_s: float) -> None:
         output.note(f"warning[{error.code}]: {error.what} ({error.cause}); trying again in {wait_s:g} s")
 
@@ -108,6 +115,9 @@ class JsonLines(Display):
     def batch_done(self, entry: Entry, seconds: float) -> None:
         self.progress.batch_done(entry, seconds)
         self._say("batch", entry=asdict(entry), seconds=round(seconds, 3), lag=self.progress.lag)
+
+    def decided(self, decision: Decision) -> None:
+        self._say("rate", **asdict(decision))
 
     def retrying(self, error: PenstockError, wait_s: float) -> None:
         self._say("retrying", error=error.as_dict(), wait_s=wait_s)

@@ -50,6 +50,7 @@ _COMMANDS = (
     "tail",
     "produce",
     "run",
+    "split",
     "verify",
     "lag",
     "doctor",

@@ -48,8 +48,9 @@ def run(
 
     With --from and --to: send that range of offsets through the same spec, once, beside the stream and its checkpoint.
     """
+    from penstock.checkpoint.attempts import Attempts
     from penstock.cli import live
-    from penstock.runtime import backfill, supervise
+    from penstock.runtime import backfill, build, supervise
     from penstock.runtime.watch import StopRequest
     from penstock.spec.load import load
 
@@ -64,6 +65,7 @@ def run(
     def asked(number: int, _frame: FrameType | None) -> None:
         if stop.asked and number == signal.SIGINT:
             output.note("ended in the middle of a batch: it will be run again")
+            Attempts(build.home(pipeline)).forgive()  # it did not die of the batch
             os._exit(130)
         stop.ask()
         output.note("stopping at the end of this batch")

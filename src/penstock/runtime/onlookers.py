@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -18,6 +18,7 @@ from typing_extensions import override
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry
 from penstock.checkpoint.log import Positions, SparkLog
+from penstock.control.rate import Decision
 from penstock.errors import PenstockError, first_line
 from penstock.kafka import admin
 from penstock.kafka.connection import Config, client_config
@@ -49,6 +50,10 @@ class Everyone(Watch):
     def batch_done(self, entry: Entry, seconds: float) -> None:
         self._first.batch_done(entry, seconds)
         self._tell(lambda each: each.batch_done(entry, seconds))
+
+    def decided(self, decision: Decision) -> None:
+        self._first.decided(decision)
+        self._tell(lambda each: each.decided(decision))
 
     def retrying(self, error: PenstockError, wait_s: float) -> None:
         self._first.retrying(error, wait_s)
@@ -82,6 +87,9 @@ class Recorder(Watch):
 
     def batch_done(self, entry: Entry, seconds: float) -> None:
         self.log.append("batch", **batch_facts(entry, seconds))
+
+    def decided(self, decision: Decision) -> None:
+        self.log.append("rate", **asdict(decision))
 
     def retrying(self, error: PenstockError, wait_s: float) -> None:
         self.log.append("retrying", code=error.code, what=error.what, cause=error.cause, wait_s=wait_s)
@@ -121,6 +129,9 @@ class Measuring(Watch):
 
     def batch_done(self, entry: Entry, seconds: float) -> None:
         self.meters.batch_done(entry, seconds, time.time())
+
+    def decided(self, decision: Decision) -> None:
+        self.meters.cap_is(decision.cap)
 
     @override
     def retrying(self, error: PenstockError, wait_s: float) -> None:

@@ -121,6 +121,14 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
             ) from error
 
 
+def gone() -> bool:
+    """Whether the engine's process has ended: killed from outside, or out of memory."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is not None
+
+
 def java_options(asked: dict[str, str], log4j: Path) -> str:
     """Options that come before those of the spec. Java's collector for throughput, unless somebody chose another: a
     batch is as fast as its garbage is cheap, and no one waits for a pause. Java does not start with two."""

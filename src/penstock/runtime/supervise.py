@@ -8,14 +8,16 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.home import Home
-from penstock.errors import RegistryUnreachable
+from penstock.errors import EngineFailed, PenstockError, RegistryUnreachable
 from penstock.kafka.connection import client_config
 from penstock.record import Batch, Known
 from penstock.runtime import build, guard, session
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.failure import translate
 from penstock.runtime.onlookers import looked_on
+from penstock.runtime.regulate import Regulator
 from penstock.runtime.watch import StopRequest, Watch
 from penstock.source import kafka as source
 from penstock.source import start
@@ -33,7 +35,7 @@ _RETRIES = 20  # about eight minutes without a single finished batch; then a per
 
 
 class HeldBack(Exception):
-    """A batch that began after the stop was asked for. Nothing of it was touched; it runs at the next start."""
+    """A batch that began after a stop was asked for. Nothing of it was touched; it runs at the next start."""
 
 
 def run(
@@ -52,6 +54,8 @@ def run(
     home = build.home(pipeline)
     with home.held(), looked_on(pipeline, home, watch) as watch:
         guard.check(home, pipeline.name, frozenset(accept))
+        attempts = Attempts(home)
+        attempts.check(frozenset(accept))
         assembly = build.assembly(pipeline, accepted=accept)
         assembly.readers.heard_by(watch.warn)
         subscription = subscribed(pipeline, assembly, watch)
@@ -61,12 +65,22 @@ def run(
         assembly.settle(spark)
         watch.started(pipeline, home)
         begin = start.starting_offsets(client_config(pipeline), pipeline.source, subscription.topics)
+        ends = until_caught_up or pipeline.trigger == "available-now"
 
         def query(batches: _Batches) -> StreamingQuery:
-            raw = source.stream(spark, pipeline, subscription, begin)
-            return _start(raw, pipeline, home, batches, until_caught_up)
+            cap = batches.regulator.starting(batches.assembly.log)
+            raw = source.stream(spark, pipeline, subscription, begin, cap=cap, waits=not ends)
+            started = _start(raw, pipeline, home, batches, ends)
+            batches.regulator.started(started)
+            return started
 
-        _keep_running(query, assembly, home, watch, stop)
+        batches = _Batches(assembly, watch, stop, Regulator(pipeline.rate, watch.decided, watch.warn), attempts)
+        try:
+            _keep_running(query, batches, home)
+        except BaseException as error:
+            attempts.ended(error)
+            raise
+        attempts.ended()
 
 
 def prepare(assembly: Assembly, accepted: frozenset[str]) -> None:
@@ -100,17 +114,18 @@ def report_ignored_start(pipeline: Pipeline, assembly: Assembly, watch: Watch) -
         )
 
 
-def _keep_running(
-    query: Callable[[_Batches], StreamingQuery], assembly: Assembly, home: Home, watch: Watch, stop: StopRequest
-) -> None:
-    attempt, since = 0, 0.0
+def _keep_running(query: Callable[[_Batches], StreamingQuery], batches: _Batches, home: Home) -> None:
+    attempt, since, watch, stop = 0, 0.0, batches.watch, batches.stop
     while True:
-        batches = _Batches(assembly, watch, stop)
+        assembly = batches.assembly
         try:
-            _follow(query(batches), batches, stop)
-            return
+            if not _follow(query(batches), batches, stop):
+                return
+            batches = batches.again(replace(assembly, replay=True))  # with another cap
         except Exception as raised:
             error = translate(batches.failure or raised, home.logs / session.LOG_NAME)
+            if session.gone():
+                raise _gone(error, home) from raised
             attempt = 1 if batches.finished else attempt + 1
             if error.retryable and stop.asked:
                 return  # nothing of the batch counts yet: it runs at the next start
@@ -127,7 +142,16 @@ def _keep_running(
             if stop.asked_within(wait):
                 return
             # In doubt are what it had open, and whether the batch was written. Schemas are those of the start.
-            assembly = replace(assembly, dead_letters=build.dead_letters(assembly.pipeline), replay=True)
+            renewed = replace(assembly, dead_letters=build.dead_letters(assembly.pipeline), replay=True)
+            batches = batches.again(renewed)
+
+
+def _gone(error: PenstockError, home: Home) -> EngineFailed:
+    return EngineFailed(
+        "the engine is gone: its process ended in the middle of a batch",
+        cause=f"it was killed, or ran out of memory ({error.cause or error.what})",
+        next_command=f"penstock run FILE; what the engine said last is in {home.logs / session.LOG_NAME}",
+    )
 
 
 def _waited_for(assembly: Assembly, since: float) -> bool:
@@ -139,48 +163,63 @@ def _waited_for(assembly: Assembly, since: float) -> bool:
 class _Batches:
     """What Spark calls for every batch, in a thread of its own."""
 
-    def __init__(self, assembly: Assembly, watch: Watch, stop: StopRequest) -> None:
+    def __init__(
+        self, assembly: Assembly, watch: Watch, stop: StopRequest, regulator: Regulator, attempts: Attempts
+    ) -> None:
         self.assembly, self.watch, self.stop = assembly, watch, stop
+        self.regulator, self.attempts = regulator, attempts
         self.failure: BaseException | None = None
         self.active = threading.Lock()
         self.finished = 0
         self.held_back = False
 
+    def again(self, assembly: Assembly) -> _Batches:
+        """For the next start of the query."""
+        return _Batches(assembly, self.watch, self.stop, self.regulator, self.attempts)
+
     def __call__(self, raw: DataFrame, batch_id: int) -> None:
         with self.active:
-            if self.stop.asked:
+            if self.stop.asked or self.regulator.restart:
                 self.held_back = True
                 raise HeldBack  # returning would let Spark commit a batch that was never written
+            self.regulator.batch_begins()
+            self.attempts.begin(batch_id)
             began = time.monotonic()
             try:
                 entry = self.assembly.process(raw, batch_id)
             except BaseException as error:
                 self.failure = error
                 raise
+            self.attempts.done(batch_id)
             self.finished += 1
-        self.watch.batch_done(entry, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        self.watch.batch_done(entry, seconds)
+        self.regulator.batch_done(entry, seconds)  # before this returns: then Spark plans the next batch
         for lost in entry.lost:
             self.watch.warn(f"{len(lost):,} offsets expired before they were read: {lost}")
 
 
 def _start(
-    raw: DataFrame, pipeline: Pipeline, home: Home, batches: Callable[[DataFrame, int], None], until_caught_up: bool
+    raw: DataFrame, pipeline: Pipeline, home: Home, batches: Callable[[DataFrame, int], None], ends: bool
 ) -> StreamingQuery:
     writer = (
         raw.writeStream.queryName(pipeline.name).foreachBatch(batches).option("checkpointLocation", str(home.spark))
     )
-    if until_caught_up or pipeline.trigger == "available-now":
+    if ends:
         writer = writer.trigger(availableNow=True)
     elif isinstance(pipeline.trigger, Every):
         writer = writer.trigger(processingTime=f"{round(pipeline.trigger.every.total_seconds() * 1000)} milliseconds")
     return writer.start()
 
 
-def _follow(query: StreamingQuery, batches: _Batches, stop: StopRequest) -> None:
-    """Wait for the query to end; when asked to stop, end it once the running batch is committed."""
+def _follow(query: StreamingQuery, batches: _Batches, stop: StopRequest) -> bool:
+    """Wait for the query to end; when asked to stop, end it once the running batch is committed. Whether it has to be
+    started again, with another cap."""
+    cut = False
     try:
         while query.isActive:
-            if stop.asked and _at_boundary(batches):
+            if (stop.asked or batches.regulator.restart) and _at_boundary(batches):
+                cut = True
                 break
             time.sleep(_POLL_S)
     finally:
@@ -188,6 +227,7 @@ def _follow(query: StreamingQuery, batches: _Batches, stop: StopRequest) -> None
     error = query.exception()
     if error is not None and not batches.held_back:
         raise error
+    return (cut or batches.held_back) and not stop.asked
 
 
 def _at_boundary(batches: _Batches) -> bool:

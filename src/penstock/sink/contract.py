@@ -86,6 +86,10 @@ class Sink(Protocol):
         """Rows the sink's own records say each batch of `query` has; None when it keeps none. For `verify`, where there
         are no positions."""
 
+    def holds(self, batch: Batch) -> bool:
+        """Whether anything of this batch is there, be it a part of it. For `split`, while no run is going on. An
+        attempt that is not quite dead can add nothing any more once this has returned."""
+
 
 @runtime_checkable
 class OfFiles(Protocol):

@@ -114,5 +114,8 @@ class DeltaSink:
     def rows_by_batch(self, query: str) -> dict[int, int]:
         return self.log.rows_by_batch(query)
 
+    def holds(self, batch: Batch) -> bool:
+        return self.held(batch) is not None
+
     def sizes(self) -> list[int]:
         return self.log.sizes()

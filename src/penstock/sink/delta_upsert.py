@@ -132,6 +132,9 @@ class DeltaUpsertSink:
     def rows_by_batch(self, query: str) -> dict[int, int]:
         return self.log.rows_by_batch(query)
 
+    def holds(self, batch: Batch) -> bool:
+        return self.log.held(batch) is not None
+
     def sizes(self) -> list[int]:
         return self.log.sizes()
 

@@ -216,6 +216,9 @@ class IcebergSink:
         now = self._state()
         return {h.batch: h.rows for h in now.held() if h.query == query} if now else {}
 
+    def holds(self, batch: Batch) -> bool:
+        return (now := self._state()) is not None and now.rows_of(batch) is not None
+
 
 def _column(text: str) -> str:
     found = _TRANSFORM.fullmatch(text)

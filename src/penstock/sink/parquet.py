@@ -169,6 +169,9 @@ class ParquetSink:
         ours = [found for found in self._batches() if found.query == _short(query)]
         return {found.id: rows_in(_files(self.path / _name(found))) for found in ours}
 
+    def holds(self, batch: Batch) -> bool:
+        return self.held(batch) is not None
+
     def sizes(self) -> list[int]:
         return [file.stat().st_size for file in _files(self.path)]
 

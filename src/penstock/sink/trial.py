@@ -54,6 +54,9 @@ class ConsoleSink:
     def rows_by_batch(self, _query: str) -> dict[int, int] | None:
         return None
 
+    def holds(self, _batch: Batch) -> bool:
+        return False  # what was printed is printed again, in batches of whatever size
+
 
 @dataclass(frozen=True)
 class _First:
@@ -120,3 +123,6 @@ class MemorySink:
 
     def rows_by_batch(self, query: str) -> dict[int, int] | None:
         return {batch: table.num_rows for (of, batch), table in self._batches.items() if of == query} or None
+
+    def holds(self, batch: Batch) -> bool:
+        return (batch.query, batch.id) in self._batches

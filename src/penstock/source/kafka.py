@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock.kafka.connection import spark_options
@@ -15,14 +16,28 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def stream(spark: SparkSession, pipeline: Pipeline, subscription: Subscription, starting_offsets: str) -> DataFrame:
-    """The raw records of every topic. Called once per start; Spark's checkpoint decides where it goes on."""
-    source = pipeline.source
+def stream(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    subscription: Subscription,
+    starting_offsets: str,
+    *,
+    cap: int | None = None,
+    waits: bool = True,
+) -> DataFrame:
+    """The raw records of every topic. Called once per start; Spark's checkpoint decides where it goes on.
+
+    `cap`: most offsets of a batch, instead of the spec's. `waits`: a batch may wait for `min_offsets`; a run that ends
+    once it has caught up would end before the last records.
+    """
+    source, rate = pipeline.source, pipeline.rate
+    wait = {"minOffsetsPerTrigger": rate.min_offsets, "maxTriggerDelay": rate.max_delay} if waits else {}
     options = {
         **_common(pipeline),
         **subscription.options,
         "startingOffsets": starting_offsets,
-        "maxOffsetsPerTrigger": str(pipeline.rate.max_offsets),
+        "maxOffsetsPerTrigger": str(rate.max_offsets if cap is None else cap),
+        **{name: _setting(value) for name, value in wait.items() if value is not None},
         "failOnDataLoss": "true" if source.on_data_loss == "fail" else "false",
     }
     return spark.readStream.format("kafka").options(**options).load()
@@ -44,6 +59,10 @@ def bounded(spark: SparkSession, pipeline: Pipeline, ranges: Iterable[OffsetRang
         "endingOffsets": json.dumps(end),
     }
     return spark.read.format("kafka").options(**options).load()
+
+
+def _setting(value: int | timedelta) -> str:
+    return f"{round(value.total_seconds() * 1000)}ms" if isinstance(value, timedelta) else str(value)
 
 
 def _common(pipeline: Pipeline) -> dict[str, str]:

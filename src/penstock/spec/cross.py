@@ -15,7 +15,7 @@ from penstock.spec.types import Array, Map, Struct
 from penstock.spec.words import TOPIC_NAME, VIEW_NAME
 
 if TYPE_CHECKING:
-    from penstock.spec.model import Pipeline
+    from penstock.spec.model import Pipeline, Rate
     from penstock.spec.sinks import Sink
     from penstock.spec.source import Source
 
@@ -41,7 +41,30 @@ def cross_check(spec: Pipeline) -> list[CrossMistake]:
     for name, sink in spec.sinks.items():
         if sink.from_ not in views:
             found.append((("sinks", name, "from"), f"no view '{sink.from_}'", views))
-    return found + _source_mistakes(spec.source) + _registry_mistakes(spec) + _target_mistakes(spec)
+    return (
+        found
+        + _source_mistakes(spec.source)
+        + _registry_mistakes(spec)
+        + _target_mistakes(spec)
+        + _rate_mistakes(spec.rate)
+    )
+
+
+def _rate_mistakes(rate: Rate) -> list[CrossMistake]:
+    found: list[CrossMistake] = []
+    if rate.min_offsets is not None and rate.min_offsets > rate.max_offsets:
+        text = f"a batch cannot wait for {rate.min_offsets} offsets and read at most {rate.max_offsets}"
+        found.append((("rate", "min_offsets"), text, []))
+    if rate.max_delay is not None and rate.min_offsets is None:
+        found.append((("rate", "max_delay"), "nothing waits without `min_offsets`", []))
+    if rate.floor is not None and rate.floor > rate.max_offsets:
+        found.append((("rate", "floor"), f"`max_offsets`, the first cap, is below it: {rate.max_offsets}", []))
+    if rate.ceiling is not None and rate.ceiling < rate.max_offsets:
+        found.append((("rate", "ceiling"), f"`max_offsets`, the first cap, is above it: {rate.max_offsets}", []))
+    for name in ("floor", "ceiling", "by_restart"):
+        if getattr(rate, name) and rate.target_batch is None:
+            found.append((("rate", name), "the cap is fixed without `target_batch`", []))
+    return found
 
 
 def _source_mistakes(source: Source) -> list[CrossMistake]:

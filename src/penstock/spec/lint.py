@@ -54,10 +54,6 @@ def _secrets(document: Document) -> Iterator[Mistake]:
 
 def _without_effect(document: Document) -> Iterator[Mistake]:
     data = document.data
-    target = ("rate", "target_batch")
-    if _get(data, target) is not None:
-        message = "has no effect in this release: every batch reads up to max_offsets"
-        yield dataclasses.replace(_at(document, target, "no-effect", message), level="warning")
     settings, read = _get(data, ("kafka", "topics")), _get(data, ("source", "topics"))
     if not isinstance(settings, dict) or not isinstance(read, dict):
         return

@@ -98,11 +98,31 @@ class DeadLetters(Part):
 class Rate(Part):
     """How much one batch may read."""
 
-    max_offsets: int = Field(500_000, ge=1, le=10**12, description="Most offsets in one batch, over all partitions.")
-    target_batch: Duration | None = Field(
+    max_offsets: int = Field(
+        500_000,
+        ge=1,
+        le=10**12,
+        description="Most offsets in one batch, over all partitions. With `target_batch`: of the first batch.",
+    )
+    min_offsets: int | None = Field(
         None,
-        description="How long a batch should take. Reserved for adaptive rate control: this release keeps "
-        "`max_offsets` fixed.",
+        ge=1,
+        le=10**12,
+        description="A batch waits until that many offsets are there, or `max_delay` is over. Not where a run ends "
+        "once it has caught up.",
+    )
+    max_delay: Duration | None = Field(
+        None, description="Longest time a batch waits for `min_offsets`. Default: 15 minutes, as in Spark."
+    )
+    target_batch: Duration | None = Field(
+        None, description="How long a batch should take: the cap then follows it while the pipeline runs."
+    )
+    floor: int | None = Field(None, ge=1, le=10**12, description="The cap that follows `target_batch` stays above.")
+    ceiling: int | None = Field(None, ge=1, le=10**12, description="The cap that follows `target_batch` stays below.")
+    by_restart: bool = Field(
+        False,
+        description="Change the cap by a stop and a start at a batch boundary, as is done where the running query "
+        "cannot be changed.",
     )
 
 

@@ -273,14 +273,29 @@ def test_unset_reference_is_a_warning_and_the_spec_is_good(write: Write, monkeyp
 
 
 def test_settings_without_effect_are_warnings(write: Write) -> None:
-    text = GOOD.replace("sinks:", "rate: {target_batch: 10s}\nsinks:", 1)
-    text = text.replace("localhost:9092", "localhost:9092\n  topics: {paymens: {partitions: 2}}")
+    text = GOOD.replace("localhost:9092", "localhost:9092\n  topics: {paymens: {partitions: 2}}")
     pipeline, found = read(write(text))
     assert pipeline is not None
     assert [(m.line, m.path, m.level) for m in found] == [
         (5, "kafka.topics.paymens", "warning"),
-        (15, "rate.target_batch", "warning"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("rate", "paths"),
+    [
+        ("{max_offsets: 10, min_offsets: 5, max_delay: 1m}", []),
+        ("{max_offsets: 10, target_batch: 10s, floor: 5, ceiling: 20, by_restart: true}", []),
+        ("{max_offsets: 10, min_offsets: 11}", ["rate.min_offsets"]),
+        ("{max_delay: 1m}", ["rate.max_delay"]),
+        ("{max_offsets: 10, floor: 11, target_batch: 1s}", ["rate.floor"]),
+        ("{max_offsets: 10, ceiling: 9, target_batch: 1s}", ["rate.ceiling"]),
+        ("{floor: 5, ceiling: 1000000, by_restart: true}", ["rate.floor", "rate.ceiling", "rate.by_restart"]),
+    ],
+)
+def test_limits_of_a_batch_must_agree(write: Write, rate: str, paths: list[str]) -> None:
+    found = read(write(GOOD.replace("sinks:", f"rate: {rate}\nsinks:", 1)))[1]
+    assert sorted(m.path for m in found) == sorted(paths)
 
 
 def test_sql_may_hold_dollar_braces_of_its_own(write: Write) -> None:

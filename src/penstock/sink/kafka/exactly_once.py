@@ -13,7 +13,7 @@ transaction, reads its mark, and sends only what lies above it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +21,7 @@ from penstock import failpoint
 from penstock.errors import SpecInvalid, TableDiffers, TableOfAnotherQuery
 from penstock.kafka import admin, transaction
 from penstock.kafka.consume import headers_of, visible
-from penstock.kafka.transaction import Place
+from penstock.kafka.transaction import Owner, Place
 from penstock.record import KAFKA, ORIGIN_HEADER, Batch, Known
 from penstock.sink.contract import Incoming, Written
 from penstock.sink.kafka.encoding import Encoding, Picked, look_at_topics, rejected
@@ -153,6 +153,20 @@ class KafkaSink:
 
     def rows_by_batch(self, _query: str) -> dict[int, int] | None:
         return None
+
+    def holds(self, batch: Batch) -> bool:
+        """Which way it was written is not known before the view is: both are looked at. Whoever still has one of the
+        names is fenced first, or it could commit after we looked."""
+        parts = replace(self, mode="exactly-once-by-partition")
+        works = [
+            *parts.works(batch, None).values(),
+            replace(self, mode="exactly-once-by-batch")._batch_work(batch, None),
+        ]
+        for work in works:
+            found = Owner.take(work.config, work.name, work.group, work.open_for).marks(work.places).values()
+            if any(mark.offset > work.start for mark in found):
+                return True
+        return False
 
     def _batch_work(self, batch: Batch, crash: failpoint.Crash | None) -> Work:
         return self._work(

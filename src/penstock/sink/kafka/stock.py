@@ -52,3 +52,6 @@ class StockKafkaSink:
 
     def rows_by_batch(self, _query: str) -> dict[int, int] | None:
         return None
+
+    def holds(self, _batch: Batch) -> bool:
+        return False  # it cannot tell, and what it holds is written again in batches of whatever size

@@ -131,6 +131,9 @@ class PostgresSink:
         with self._connected("read its table") as connection, self._suitable():
             return self._ledger(connection, tables.find(connection, self._table)).rows_by_batch(connection, query)
 
+    def holds(self, batch: Batch) -> bool:
+        return batch.id in self.rows_by_batch(batch.query)
+
     def _load(self, rows: DataFrame, staging: Staging, writing: Plan) -> list[Report]:
         load = Load(
             self.name,

@@ -1,0 +1,111 @@
+"""How often a driver died of the batch that is next: `<checkpoint>/attempts.json`.
+
+A batch that needs more memory than there is takes its driver down, and Spark runs the same offsets again, for ever. So:
+
+    1. Before a batch that was planned by an earlier run is run again, it is written down, synced.
+    2. When it has its ledger entry, the note is removed.
+    3. A run that ends by itself, well or with an error, notes that its batch did not kill it.
+    4. A start that finds a planned batch without such a note knows that a driver died. After the second it stops.
+
+Batches that were never run before cost nothing: a first death is known by what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from penstock.checkpoint.home import Home
+from penstock.checkpoint.log import SparkLog
+from penstock.errors import BatchTooLarge, PenstockError
+
+MOST = 2  # deaths
+# What is left of a driver whose engine or workers died for want of memory is an error in words.
+_SIGNS = ("OutOfMemoryError", "MemoryError", "exited unexpectedly", "ExecutorLostFailure", "engine is gone")
+
+
+class Attempts:
+    """Made once per start, with the lock held and before anything runs: what it finds then is of earlier drivers."""
+
+    def __init__(self, home: Home) -> None:
+        self._log, self._file = SparkLog(home.spark), home.path / "attempts.json"
+        self.batch = self._pending()
+        self.deaths = self._counted()  # of drivers whose batch it was
+
+    def check(self, accepted: frozenset[str]) -> None:
+        """Raises BatchTooLarge before the third attempt."""
+        if self.batch is None or self.deaths < MOST:
+            return
+        if BatchTooLarge.code in accepted:
+            self.forgive()
+            return
+        size = sum(map(len, self._log.ranges(self.batch)))
+        raise BatchTooLarge(
+            f"the driver died {self.deaths} times while it ran batch {self.batch} of {size:,} offsets",
+            cause="most often such a batch needs more memory than there is, and it would come again as it is",
+            next_command="penstock split FILE, which makes the batch smaller; or, if it died of something else: "
+            f"penstock run FILE --accept {BatchTooLarge.code}",
+            facts={"batch": self.batch, "offsets": size, "deaths": self.deaths},
+        )
+
+    def begin(self, batch: int) -> None:
+        """Step 1, before each batch. When this returns the note is on the disk."""
+        if batch == self.batch:
+            self._note(batch, self.deaths, running=True)
+
+    def done(self, batch: int) -> None:
+        """Step 2, after each batch."""
+        if batch == self.batch:
+            self._file.unlink(missing_ok=True)
+            self.batch = None
+
+    def ended(self, error: BaseException | None = None) -> None:
+        """Step 3: the run is over, and this process lives."""
+        batch = self._pending()
+        if batch is None:
+            self._file.unlink(missing_ok=True)
+            return
+        before = self.deaths if batch == self.batch else 0
+        self._note(batch, before + _for_want_of_memory(error), running=False)
+
+    def forgive(self) -> None:
+        """The pending batch begins anew: it was split, or somebody knows better what the driver died of."""
+        self.deaths = 0
+        if self.batch is not None:
+            self._note(self.batch, 0, running=False)
+
+    def _pending(self) -> int | None:
+        """The batch whose offsets are fixed and that Spark has not committed."""
+        planned, committed = self._log.planned(), self._log.committed()
+        return planned if planned is not None and (committed is None or planned > committed) else None
+
+    def _counted(self) -> int:
+        if self.batch is None:
+            return 0
+        try:
+            noted = json.loads(self._file.read_text())
+            if noted["batch"] == self.batch:
+                return int(noted["deaths"]) + bool(noted["running"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # none, or cut off by a crash
+        return 1  # whoever planned it left no note of it
+
+    def _note(self, batch: int, deaths: int, *, running: bool) -> None:
+        made = self._file.with_name(".attempts.new")
+        with made.open("w") as out:
+            json.dump({"batch": batch, "deaths": deaths, "running": running}, out)
+            out.flush()
+            os.fsync(out.fileno())
+        made.rename(self._file)
+        directory = os.open(self._file.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def _for_want_of_memory(error: BaseException | None) -> bool:
+    if not isinstance(error, PenstockError):
+        return False
+    said = f"{error.what} {error.cause or ''} {error.__cause__ or ''}"
+    return any(sign in said for sign in _SIGNS)
