@@ -30,6 +30,8 @@
     │   ├── TopicRecreated         topic-recreated
     │   ├── StartNotThere          start-not-there        (no record is as new as `start` asks for)
     │   ├── BatchUnbalanced        batch-unbalanced
+    │   ├── SeekRefused            seek-refused           (a sink or the state would not agree with it)
+    │   ├── BackupDamaged          backup-damaged         (it does not hold what its manifest says)
     │   ├── Fenced                 fenced                 (another process writes under the same name)
     │   ├── BatchTooLarge          batch-too-large        (the driver died of it twice)
     │   └── RuleStopped            rule-stopped
@@ -217,6 +219,14 @@ class StartNotThere(Stopped):
 
 class BatchUnbalanced(Stopped):
     code = "batch-unbalanced"
+
+
+class SeekRefused(Stopped):
+    code = "seek-refused"
+
+
+class BackupDamaged(Stopped):
+    code = "backup-damaged"
 
 
 class Fenced(Stopped):

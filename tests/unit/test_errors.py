@@ -45,6 +45,8 @@ RELEASED = {
         "batch-unbalanced",
         "rule-stopped",
         "batch-too-large",
+        "seek-refused",
+        "backup-damaged",
     },
     5: {"engine-failed", "step-failed", "sink-busy", "sink-failed"},
     70: {"defect"},

@@ -7,6 +7,9 @@
 <checkpoint>/logs/     what the engine said
 <checkpoint>/backfill/ a directory like this one for each bounded run, its `spark/` written by us
 <checkpoint>/attempts.json  the batch that is run again, and how often its driver died (checkpoint.attempts)
+<checkpoint>/backups/  copies that `penstock checkpoint` makes before it changes something
+<checkpoint>/spec.json what the spec said when the pipeline was last started, in short
+<checkpoint>/fork.json where this pipeline was forked from, if it was
 <checkpoint>/lock      held while the pipeline runs
 """
 
@@ -45,6 +48,10 @@ class Home:
     @property
     def logs(self) -> Path:
         return self.path / "logs"
+
+    @property
+    def backups(self) -> Path:
+        return self.path / "backups"
 
     @contextmanager
     def held(self) -> Iterator[None]:

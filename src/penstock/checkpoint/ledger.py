@@ -13,13 +13,15 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from penstock.checkpoint.files import sync_directory
 from penstock.errors import CheckpointForeign
 from penstock.record import OffsetRange
 
-_BATCHES_PER_FILE = 1000
+BATCHES_PER_FILE = 1000
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,13 @@ class Entry:
     sinks: dict[str, SinkCount]
     lost: list[OffsetRange] = field(default_factory=list)  # expired before they were read (`on_data_loss: continue`)
     accepted: list[str] = field(default_factory=list)  # by the operator, for the start this batch began
+    # Of a batch that is none, but a seek by the operator; its `ranges` are empty and say where the next one begins.
+    skipped: list[OffsetRange] = field(default_factory=list)  # never read, because the operator said so
+    again: list[OffsetRange] = field(default_factory=list)  # to be read once more
+
+    @property
+    def is_seek(self) -> bool:
+        return bool(self.skipped or self.again)
 
     @property
     def read(self) -> int:
@@ -88,7 +97,7 @@ class Entry:
         raw["ranges"] = [OffsetRange(**r) for r in raw["ranges"]]
         raw["topics"] = {name: TopicFact(**t) for name, t in raw["topics"].items()}
         raw["views"] = {name: ViewCount(**v) for name, v in raw["views"].items()}
-        raw["lost"] = [OffsetRange(**r) for r in raw.get("lost", [])]
+        raw |= {name: [OffsetRange(**r) for r in raw.get(name, [])] for name in ("lost", "skipped", "again")}
         raw["sinks"] = {name: SinkCount(**s) for name, s in raw["sinks"].items()}
         return cls(**raw)
 
@@ -99,7 +108,7 @@ class Ledger:
 
     def append(self, entry: Entry) -> None:
         """Called once per batch, before Spark commits it. When this returns the entry is on the disk."""
-        file = self.path / f"{entry.batch // _BATCHES_PER_FILE:09d}.jsonl"
+        file = self.path / f"{entry.batch // BATCHES_PER_FILE:09d}.jsonl"
         new = not file.exists()
         with file.open("ab+") as out:
             if out.tell() and not _ends_with_newline(out):
@@ -108,7 +117,7 @@ class Ledger:
             out.flush()
             os.fsync(out.fileno())
         if new:
-            _sync_directory(self.path)
+            sync_directory(self.path)
 
     def entries(self) -> Iterator[Entry]:
         """Every batch once, in order; the last entry of a batch counts."""
@@ -116,16 +125,20 @@ class Ledger:
             yield from sorted(_read(file).values(), key=lambda e: e.batch)
 
     def last(self) -> Entry | None:
-        return next(iter(self.recent(1)), None)
+        return next(self._newest_first(), None)
+
+    def last_batch(self) -> Entry | None:
+        """The newest entry of a batch that sinks know: a seek is none of theirs."""
+        return next((entry for entry in self._newest_first() if not entry.is_seek), None)
 
     def recent(self, most: int) -> list[Entry]:
-        """The newest batches, oldest first."""
-        found: list[Entry] = []
+        """The newest entries, oldest first."""
+        return list(islice(self._newest_first(), most))[::-1]
+
+    def _newest_first(self) -> Iterator[Entry]:
         for file in reversed(self._files()):
-            found = sorted(_read(file).values(), key=lambda e: e.batch) + found
-            if len(found) >= most:
-                break
-        return found[-most:]
+            entries = _read(file)
+            yield from (entries[batch] for batch in sorted(entries, reverse=True))
 
     def _files(self) -> list[Path]:
         return sorted(self.path.glob("*.jsonl")) if self.path.is_dir() else []
@@ -151,11 +164,3 @@ def _read(file: Path) -> dict[int, Entry]:
 def _ends_with_newline(file: Any) -> bool:
     file.seek(-1, os.SEEK_END)
     return bool(file.read(1) == b"\n")
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,8 +1,9 @@
 """Spark's own checkpoint, read from outside: which offsets a batch covers, which batches are committed.
 
 Spark writes `offsets/N` before batch N runs and `commits/N` after it ended; each file is a version line, for offsets
-a line of metadata, and one line of JSON per source. We never
-write the log of a stream; a backfill has one of its own, in the same form.
+a line of metadata, and one line of JSON per source. The log of a stream is Spark's: we write to it only with the lock
+held and when the operator asks for it (`penstock checkpoint seek`, `fork`, `repair`). A backfill has one of its own, in
+the same form.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class SparkLog:
             raise CheckpointForeign(
                 f"{self.path / 'metadata'} is not the metadata of a Spark checkpoint",
                 cause="the file is damaged, or another program wrote it",
-                next_command="restore the directory from a backup",
+                next_command="penstock checkpoint repair FILE",
             ) from None
 
     def planned(self) -> int | None:
@@ -57,6 +58,20 @@ class SparkLog:
     def end_of(self, batch: int) -> Positions:
         return self._positions(self.path / "offsets" / str(batch))
 
+    def next_positions(self) -> Positions | None:
+        """Where the next batch begins; None where the checkpoint does not say yet."""
+        committed = self.committed()
+        if committed is not None:
+            return self.end_of(committed)
+        if self.planned() is not None or (self.path / "sources" / "0" / "0").is_file():
+            return self.start()
+        return None
+
+    @property
+    def stateful(self) -> bool:
+        """Whether the query keeps state between batches: then offsets alone do not say where it is."""
+        return (self.path / "state").is_dir()
+
     def _batches(self, kind: str) -> Iterator[int]:
         directory = self.path / kind
         if directory.is_dir():
@@ -65,11 +80,30 @@ class SparkLog:
     @staticmethod
     def _positions(file: Path) -> Positions:
         try:
-            by_topic = json.loads(file.read_text().splitlines()[-1])
-            return {(t, int(p)): int(o) for t, partitions in by_topic.items() for p, o in partitions.items()}
+            return positions_in(file.read_text())
         except (OSError, ValueError, AttributeError, IndexError, TypeError) as error:
             raise CheckpointForeign(
                 f"cannot read the offsets in {file}",
                 cause=f"{type(error).__name__}: {error}",
-                next_command="restore the checkpoint directory from a backup",
+                next_command="penstock checkpoint repair FILE",
             ) from None
+
+
+def positions_in(text: str) -> Positions:
+    """The offsets in a file of the log. Raises ValueError, or what reading something else as JSON raises."""
+    by_topic = json.loads(text.splitlines()[-1])
+    return {(t, int(p)): int(o) for t, partitions in by_topic.items() for p, o in partitions.items()}
+
+
+def with_positions(like: str, positions: Positions) -> str:
+    """A file of the offset log: the lines of another one, up to the offsets, as Spark wrote them."""
+    *head, _ = like.splitlines()
+    return "\n".join([*head, as_json(positions)])
+
+
+def as_json(positions: Positions) -> str:
+    """As Spark writes offsets."""
+    by_topic: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(positions.items()):
+        by_topic.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps(by_topic, separators=(",", ":"))

@@ -59,6 +59,7 @@ _COMMANDS = (
     "jars",
     "servers",
     "registry",
+    "checkpoint",
 )
 
 

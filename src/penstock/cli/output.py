@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -24,6 +26,24 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def clean(text: str) -> str:
     return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", text)
+
+
+def width() -> int:
+    """Columns to write in: those of the terminal, within reason; `COLUMNS` where there is none."""
+    return min(120, max(60, shutil.get_terminal_size((80, 24)).columns))
+
+
+def wrapped(text: str, columns: int, depth: int = 0) -> list[str]:
+    """A line, on as many as it needs; words that are longer than a line stay whole."""
+    indent = "  " * depth
+    return textwrap.wrap(
+        clean(text),
+        columns,
+        initial_indent=indent,
+        subsequent_indent=indent + "    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def emit(data: Any, as_json: bool, human: Callable[[], None]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -108,7 +107,7 @@ def show(made: Plan, file: Path) -> None:
     _print_needs(made, file)
     if made.standing is not None:
         _print_standing(made.standing, bool(made.running))
-    _print_list("changes since the last batch", [_change(c.what, c.name, c.effect) for c in made.changes])
+    _print_list("changes since the last batch", [change_in_words(asdict(c)) for c in made.changes])
     _print_list("warnings", made.warnings)
     _print_list("not checked", made.unchecked)
     if made.problems:
@@ -202,9 +201,11 @@ def _print_problem(problem: PenstockError) -> None:
         output.say(f"    next:  {output.clean(problem.next_command)}")
 
 
-def _change(what: str, name: str, effect: str) -> str:
-    kind, _, done = what.partition("-")
-    return f"{kind} {name} was {done}: it {effect}"
+def change_in_words(change: dict[str, Any]) -> str:
+    """One item of `changes`."""
+    thing, _, done = change["what"].partition("-")
+    sign = "" if change["compatible"] else "incompatible: "
+    return f"{sign}{thing} {change['name']} was {done}: it {change['effect']}"
 
 
 def _size(partitions: int | None) -> str:
@@ -218,15 +219,5 @@ def _count(number: int, word: str, plural: str = "s") -> str:
 
 
 def _say(text: str, depth: int = 0) -> None:
-    """A line, on as many as it needs."""
-    indent = "  " * depth
-    lines = textwrap.wrap(
-        output.clean(text),
-        _WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent + "    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    for line in lines:
+    for line in output.wrapped(text, _WIDTH, depth):
         output.say(line)

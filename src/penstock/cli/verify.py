@@ -49,10 +49,13 @@ def _print(report: Report) -> None:
         say(f"  {len(flying):>12,}  offsets in flight, not judged: {flying}")
     for lost in report.lost:
         say(f"  {len(lost):>12,}  offsets expired before they were read: {lost}")
+    for skipped in report.skipped:
+        say(f"  {len(skipped):>12,}  offsets skipped by `penstock checkpoint seek`: {skipped}")
     for text in report.unproven:
         say(f"  not proven: {text}")
     if report.complete:
         but = ["what is not proven"] * bool(report.unproven) + ["what expired unread"] * bool(report.lost)
+        but += ["what was skipped on request"] * bool(report.skipped)
         say(f"complete but for {' and '.join(but)}" if but else "complete: every offset is accounted for")
         return
     for finding in report.findings:

@@ -14,7 +14,6 @@ found by query and batch, as in the stream. A backfill that is complete does not
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 import uuid
@@ -22,12 +21,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.checkpoint.files import put
 from penstock.checkpoint.home import Home
-from penstock.checkpoint.log import Positions, SparkLog
-from penstock.errors import BadArgument, OffsetsVanished, TableOfAnotherQuery
+from penstock.checkpoint.log import Positions, SparkLog, as_json
+from penstock.errors import BadArgument, TableOfAnotherQuery
 from penstock.kafka import admin
 from penstock.kafka.connection import client_config
-from penstock.runtime import build, guard, session
+from penstock.runtime import build, guard, positions, session
 from penstock.runtime.failure import translate
 from penstock.runtime.supervise import prepare
 from penstock.runtime.watch import StopRequest, Watch
@@ -35,7 +35,6 @@ from penstock.source import kafka as source
 from penstock.source import start
 from penstock.source.subscription import subscribe
 from penstock.spec.model import Pipeline
-from penstock.spec.start import EARLIEST, LATEST, StartAt, milliseconds
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def run(
                 entry = assembly.process(source.bounded(spark, pipeline, log.ranges(number)), number)
             except Exception as error:
                 raise translate(error, home.logs / session.LOG_NAME) from error
-            _put(home.spark / "commits" / str(number), "v1\n{}")
+            put(home.spark / "commits" / str(number), b"v1\n{}")
             watch.batch_done(entry, time.monotonic() - began)
     return home
 
@@ -95,12 +94,13 @@ def _resolved(pipeline: Pipeline, wanted: Range) -> tuple[Positions, list[Positi
     topics = subscribe(config, pipeline.source).topics
     partitions = start.partitions_of(pipeline.source, topics)
     marks = admin.watermarks(config, {name: facts.partitions for name, facts in topics.items()})
-    begins, ends = _position(wanted.first, "earliest"), _position(wanted.end, "latest")
+    begins, ends = positions.parsed(wanted.first, "earliest"), positions.parsed(wanted.end, "latest")
     named = begins.places() | ends.places()  # where partitions are named, no others are read
     first = start.resolve(config, begins, partitions)
     last = start.resolve(config, ends, partitions)
-    at = {where: _within(marks[where], offset, where) for where, offset in first.items() if not named or where in named}
-    end = {where: _within(marks[where], last[where], where) for where in at}
+    read = [where for where in first if not named or where in named]
+    at = {where: positions.within(marks[where], first[where], where) for where in read}
+    end = {where: positions.within(marks[where], last[where], where) for where in read}
     for where in sorted(begins.places() & ends.places()):
         if end[where] < at[where]:
             raise BadArgument(
@@ -121,38 +121,6 @@ def _cut(at: Positions, end: Positions, most: int) -> Iterator[Positions]:
         yield at
 
 
-def _within(mark: tuple[int, int], offset: int, where: tuple[str, int]) -> int:
-    low, high = mark
-    if offset >= 0 and not low <= offset <= high:
-        raise OffsetsVanished(
-            f"{where[0]}-{where[1]} has no offset {offset}",
-            cause=f"Kafka holds offsets {low} to {high} of it",
-            next_command="choose a range that is there, or `earliest` and `latest`",
-        )
-    return {EARLIEST: low, LATEST: high}.get(offset, offset)
-
-
-def _position(text: str, others: str) -> StartAt:
-    if text in ("earliest", "latest"):
-        return StartAt.model_validate({"offsets": {}, "others": text})
-    try:
-        if "=" in text:
-            offsets: dict[str, dict[int, int]] = {}
-            for part in text.split(","):
-                place, _, offset = part.partition("=")
-                topic, _, partition = place.rpartition(":")
-                offsets.setdefault(topic.strip(), {})[int(partition)] = int(offset)
-            return StartAt.model_validate({"offsets": offsets, "others": others})
-        time_ = milliseconds(text)
-    except ValueError:
-        raise BadArgument(
-            f"'{text}' is no position",
-            cause="expected earliest, latest, a time such as 2026-11-01T00:00:00Z, or topic:partition=offset,...",
-            next_command="penstock run --help",
-        ) from None
-    return StartAt.model_validate({"timestamp": time_, "others": others, "no_such_record": "latest"})
-
-
 def _same_range(spark: Path, wanted: Range) -> None:
     before = json.loads((spark / "metadata").read_text())["range"]
     if before != [wanted.first, wanted.end]:
@@ -168,16 +136,9 @@ def _write_down(spark: Path, wanted: Range, first: Positions, ends: list[Positio
     shutil.rmtree(new, ignore_errors=True)
     for directory in ("offsets", "commits", "sources/0"):
         (new / directory).mkdir(parents=True)
-    _put(new / "metadata", json.dumps({"id": f"backfill-{uuid.uuid4()}", "range": [wanted.first, wanted.end]}))
-    _put(new / "sources" / "0" / "0", f"v1\n{start.as_json(first)}")
+    metadata = {"id": f"backfill-{uuid.uuid4()}", "range": [wanted.first, wanted.end]}
+    put(new / "metadata", json.dumps(metadata).encode())
+    put(new / "sources" / "0" / "0", f"v1\n{as_json(first)}".encode())
     for number, end in enumerate(ends):
-        _put(new / "offsets" / str(number), f"v1\n{{}}\n{start.as_json(end)}")
+        put(new / "offsets" / str(number), f"v1\n{{}}\n{as_json(end)}".encode())
     new.rename(spark)
-
-
-def _put(file: Path, text: str) -> None:
-    with file.with_name(f".{file.name}.new").open("w") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    Path(out.name).rename(file)

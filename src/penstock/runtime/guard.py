@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+from penstock.checkpoint import damage
+from penstock.checkpoint.files import wrong_with
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
@@ -17,6 +19,8 @@ def check(home: Home, pipeline: str, accepted: frozenset[str]) -> None:
     2. Both, of different pipelines or queries: somebody mixed directories.
     3. A checkpoint without the ledger of its committed batches: what happened to those offsets is not known.
     4. A ledger ahead of the checkpoint: an old checkpoint was restored; its batches would be written again.
+    5. Newest files of the log that do not match their checksum: Spark would stumble over them, and not say what to do.
+    6. A seek in the ledger that the checkpoint does not have as a committed batch: it was cut off.
     """
     log, ledger = SparkLog(home.spark), Ledger(home.ledger)
     query, last = log.query_id(), ledger.last()
@@ -51,11 +55,24 @@ def check(home: Home, pipeline: str, accepted: frozenset[str]) -> None:
             next_command=f"restore {home.ledger} from a backup; or go on with a ledger that begins here: "
             f"penstock run FILE --accept {LedgerMissing.code}",
         )
+    newest = [("offsets", planned), ("commits", committed)]
+    files = [home.spark / kind / str(batch) for kind, batch in newest if batch is not None]
+    wrong = [f"{file.relative_to(home.path)} {said}" for file in files if (said := wrong_with(file))]
+    if wrong:
+        raise _unsound(wrong)
+    if last and last.is_seek and (planned != last.batch or committed != last.batch) and last.batch >= (planned or 0):
+        raise CheckpointForeign(
+            f"the seek to batch {last.batch} was cut off",
+            cause="the ledger has it, Spark's checkpoint does not: a crash came between",
+            next_command="penstock checkpoint repair FILE --apply",
+        )
     if last and (planned is None or last.batch > planned):
         raise CheckpointForeign(
             f"the ledger is at batch {last.batch}, the checkpoint only at batch {planned}",
-            cause="an older checkpoint was restored: its next batches would be written a second time",
-            next_command="restore the checkpoint directory that belongs to this ledger",
+            cause="an older checkpoint was restored: its next batches would be written a second time; or files of it "
+            "were removed",
+            next_command="restore the checkpoint directory that belongs to this ledger; or see what the ledger can "
+            "prove: penstock checkpoint repair FILE",
         )
 
 
@@ -64,3 +81,27 @@ def _set_aside(home: Home, query: str) -> None:
     names = (home.path / f"ledger.{query}.{n}" for n in itertools.count(1))
     home.ledger.rename(next(name for name in names if not name.exists()))
     home.ledger.mkdir()
+
+
+def require_checkpoint(home: Home) -> None:
+    if not home.spark.is_dir():
+        raise CheckpointMissing(
+            f"there is no checkpoint in {home.path}",
+            cause="the pipeline has not run yet, or the directory was removed",
+            next_command="penstock run FILE --until-caught-up; before the first run `start:` says where it begins",
+        )
+
+
+def require_sound(home: Home) -> None:
+    """Every file of the checkpoint is there and whole."""
+    found = damage.find(home)
+    if found:
+        raise _unsound([f"{each.file} {each.what}" for each in found])
+
+
+def _unsound(wrong: list[str]) -> CheckpointForeign:
+    return CheckpointForeign(
+        f"{len(wrong)} file{'s' * (len(wrong) > 1)} of the checkpoint cannot be relied on",
+        cause="; ".join(wrong[:5]),
+        next_command="penstock checkpoint repair FILE",
+    )

@@ -73,7 +73,7 @@ def routes_of(pipeline: Pipeline, outlets: Iterable[Outlet], dead_letters: str |
     routes = []
     for name, sink in pipeline.sinks.items():
         said = _said(made[name]) if name in made else {}
-        routes.append(Route(name, sink.from_, sink.where, _target(sink), **said))
+        routes.append(Route(name, sink.from_, sink.where, target_of(sink), **said))
     to = pipeline.dead_letters
     target = Target("kafka", to.kafka.topic) if to.kafka else Target("delta", to.delta.path if to.delta else "")
     return [*routes, Route("dead letters", None, None, target, dead_letters)]
@@ -90,7 +90,7 @@ def _said(sink: object) -> dict[str, Any]:
     return {"guarantee": getattr(sink, "guarantee", None)}
 
 
-def _target(sink: Sink) -> Target:
+def target_of(sink: Sink) -> Target:
     kind = next(name for name in KINDS if getattr(sink, name) is not None)
     to = getattr(sink, kind)
     if getattr(to, "topic_column", None):

@@ -33,7 +33,8 @@ from penstock.kafka.schema_registry import settings_of
 from penstock.runtime import build, diagnosis, guard, jars, java, outline, session, standing, supervise
 from penstock.runtime.aside import set_aside
 from penstock.runtime.assemble import Assembly
-from penstock.runtime.standing import Change, Standing
+from penstock.runtime.changes import Change, changes_of
+from penstock.runtime.standing import Standing
 from penstock.runtime.watch import Watch
 from penstock.sink.parquet import ParquetSink
 from penstock.spec.formats import BytesFormat
@@ -110,6 +111,8 @@ def plan(pipeline: Pipeline, accept: Collection[str] = ()) -> Plan:
             made.missing_topics = {name: of for name, of in topics_of(pipeline).items() if name not in there}
             made.differences = reshape.compare(config, pipeline, there)
         if at is None:
+            names = there.keys() if there is not None else pipeline.source.topics
+            made.changes = changes_of(pipeline, home, (name for name in names if pipeline.source.reads_topic(name)))
             found.unchecked.append("what sinks hold, positions: checkpoint and ledger do not agree")
         if there is not None and at is not None and assembly is not None:
             _compare_places(pipeline, assembly, there, home, found, made)
@@ -167,7 +170,7 @@ def _compare_places(
     pipeline: Pipeline, assembly: Assembly, there: dict[str, TopicFacts], home: Home, found: _Findings, made: Plan
 ) -> None:
     """Topics, sinks, dead letters and Kafka's offsets against checkpoint and ledger."""
-    source, config, last = pipeline.source, client_config(pipeline), assembly.ledger.last()
+    source, config = pipeline.source, client_config(pipeline)
     subscription = found.attempt(lambda: supervise.subscribed(pipeline, assembly, found))
     # A Parquet directory that is prepared loses what dead attempts left beside it; those of a run are not dead.
     swept = [outlet.sink.name for outlet in assembly.outlets if isinstance(outlet.sink, ParquetSink)]
@@ -176,7 +179,7 @@ def _compare_places(
     found.problems += _steady(home, lambda: diagnosis.of_places(places, frozenset(assembly.accepted)))
     supervise.report_ignored_start(pipeline, assembly, found)
     topics = subscription.topics if subscription else {n: f for n, f in there.items() if source.reads_topic(n)}
-    made.changes = standing.changes(pipeline, last, {*topics, *source.topics})
+    made.changes = changes_of(pipeline, home, {*topics, *source.topics})
     if subscription is None and any(not isinstance(each, TopicMissing) for each in found.problems):
         found.unchecked.append("positions: the topics are not those that were read")
         return

@@ -13,19 +13,18 @@ they would be taken for something they are not. So, with the lock of the checkpo
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 from penstock.checkpoint.attempts import Attempts
+from penstock.checkpoint.files import put
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
-from penstock.checkpoint.log import SparkLog
+from penstock.checkpoint.log import SparkLog, as_json
 from penstock.errors import BadArgument, BatchTooLarge, CheckpointForeign
 from penstock.record import Batch, OffsetRange
 from penstock.runtime import build, guard
-from penstock.source import start
 from penstock.spec.model import Pipeline
 
 _BACKUP = "before-split"  # not a number: Spark takes only those for batches
@@ -109,27 +108,7 @@ def _rewritten(directory: Path, batch: int, ranges: list[OffsetRange]) -> Path:
             next_command="run the version of Penstock that wrote it",
         )
     kept = next(path for n in count(1) if not (path := directory / f"{batch}.{_BACKUP}-{n}").exists())
-    _put(kept, file.read_bytes())
-    new = start.as_json({(r.topic, r.partition): r.end for r in ranges})
-    made = directory / f".{batch}.split"
-    _put(made, "\n".join([*lines[:-1], new]).encode())
-    (directory / f".{batch}.crc").unlink(missing_ok=True)  # of the old entry; without one nothing is compared
-    made.rename(file)
-    _sync(directory)
+    put(kept, file.read_bytes())
+    new = as_json({(r.topic, r.partition): r.end for r in ranges})
+    put(file, "\n".join([*lines[:-1], new]).encode())
     return kept
-
-
-def _put(file: Path, content: bytes) -> None:
-    with file.open("wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-    _sync(file.parent)
-
-
-def _sync(directory: Path) -> None:
-    opened = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -13,14 +13,12 @@ from pathlib import Path
 import psutil
 
 from penstock.checkpoint.home import Home
-from penstock.checkpoint.ledger import Entry
-from penstock.checkpoint.log import Positions, SparkLog
+from penstock.checkpoint.log import SparkLog
 from penstock.errors import OffsetsVanished
 from penstock.kafka.admin import TopicFacts
 from penstock.kafka.connection import Config
 from penstock.record import OffsetRange
 from penstock.source import start
-from penstock.spec.model import Pipeline
 from penstock.spec.source import Source
 from penstock.spec.start import EARLIEST, LATEST, StartAt
 
@@ -54,21 +52,12 @@ class Standing:
         return sum(each.lag for each in self.partitions)
 
 
-@dataclass(frozen=True)
-class Change:
-    """What the spec says otherwise than the newest entry of the ledger."""
-
-    what: str  # sink-added, sink-removed, topic-added, topic-removed
-    name: str
-    effect: str
-
-
 def standing(config: Config, source: Source, log: SparkLog, topics: Mapping[str, TopicFacts]) -> Standing:
     """Of the topics that are there. Raises CheckpointForeign where the checkpoint cannot be read, and StartNotThere."""
     marks = start.marks_of(config, source, topics)
     partitions = list(marks)
     planned, committed = log.planned(), log.committed()
-    at = _fixed(log, planned, committed)
+    at = log.next_positions()
     if at is None:
         at = start.resolve(config, _position(source), partitions)
     replay = planned if planned is not None and planned != committed else None
@@ -104,33 +93,6 @@ def vanished(found: Standing, gone: Iterable[str]) -> OffsetsVanished | None:
     )
 
 
-def changes(pipeline: Pipeline, last: Entry | None, topics: Iterable[str]) -> list[Change]:
-    """What a run after `last` would do otherwise than the one before. `topics`: those that would be read."""
-    if last is None:
-        return []
-    now = set(topics)
-    return [
-        *(
-            Change("topic-added", name, "is read from its first offset on, whatever `start` says")
-            for name in sorted(now - last.topics.keys())
-        ),
-        *(
-            Change("topic-removed", name, "is no longer read; what was not read of it yet never will be")
-            for name in sorted(last.topics.keys() - now)
-        ),
-        *(
-            Change("sink-added", name, "gets the rows of the next batch and later ones")
-            for name in pipeline.sinks
-            if name not in last.sinks
-        ),
-        *(
-            Change("sink-removed", name, "is no longer written; what it holds stays")
-            for name in last.sinks
-            if name not in pipeline.sinks
-        ),
-    ]
-
-
 def running(home: Home) -> int | None:
     """The process that holds the lock of the checkpoint.
 
@@ -145,15 +107,6 @@ def running(home: Home) -> int | None:
     except (OSError, ValueError, psutil.Error):
         return None
     return process.pid if held else None
-
-
-def _fixed(log: SparkLog, planned: int | None, committed: int | None) -> Positions | None:
-    """Where the checkpoint says the next batch begins; None where it does not say yet."""
-    if committed is not None:
-        return log.end_of(committed)
-    if planned is not None or (log.path / "sources" / "0" / "0").is_file():
-        return log.start()
-    return None
 
 
 def _position(source: Source) -> StartAt:

@@ -13,7 +13,7 @@ from penstock.checkpoint.home import Home
 from penstock.errors import EngineFailed, PenstockError, RegistryUnreachable
 from penstock.kafka.connection import client_config
 from penstock.record import Batch, Known
-from penstock.runtime import build, guard, session
+from penstock.runtime import build, guard, remembered, session
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.failure import translate
 from penstock.runtime.onlookers import looked_on
@@ -61,6 +61,7 @@ def run(
         subscription = subscribed(pipeline, assembly, watch)
         prepare(assembly, frozenset(accept))
         report_ignored_start(pipeline, assembly, watch)
+        remembered.write(home, pipeline)
         spark = session.start(pipeline, home.logs)
         assembly.settle(spark)
         watch.started(pipeline, home)
@@ -85,7 +86,7 @@ def run(
 
 def prepare(assembly: Assembly, accepted: frozenset[str]) -> None:
     """Let sinks and dead letters compare what they hold with what checkpoint and ledger know."""
-    last, planned = assembly.ledger.last(), assembly.log.planned()
+    last, planned = assembly.ledger.last_batch(), assembly.log.planned()
     batch = Batch(assembly.pipeline.name, assembly.log.query_id() or "", 0)
     for outlet in assembly.outlets:
         held = last if last and outlet.sink.name in last.sinks else None

@@ -10,7 +10,8 @@ A sink whose rows carry `_kafka` is proven offset by offset; another one by the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +70,7 @@ class Report:
     proof: dict[str, str] = field(default_factory=dict)  # sink -> "by offset" or "by count"
     expired: list[OffsetRange] = field(default_factory=list)  # Kafka no longer holds them: taken from the ledger
     lost: list[OffsetRange] = field(default_factory=list)  # expired before they were read; the ledger says so
+    skipped: list[OffsetRange] = field(default_factory=list)  # by the operator (`checkpoint seek`), and never read
     in_flight: list[OffsetRange] = field(default_factory=list)  # of a batch that is running, or was when it crashed
     compacted: list[str] = field(default_factory=list)  # topics from which Kafka removes records by itself
     unproven: list[str] = field(default_factory=list)  # what the operator accepted that nobody can prove any more
@@ -96,14 +98,18 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
             cause="it has not finished a batch yet, or the directory was removed",
             next_command="penstock run FILE --until-caught-up; or restore the directory from a backup",
         )
-    report = Report(pipeline.name, batches=len(entries), offsets=sum(len(r) for e in entries for r in e.ranges))
+    report = Report(
+        pipeline.name,
+        batches=sum(not e.is_seek for e in entries),
+        offsets=sum(len(r) for e in entries for r in e.ranges),
+    )
     query, log, sinks = entries[-1].query, SparkLog(home.spark), {o.sink.name: o.sink for o in build.outlets(pipeline)}
     _follow_on(entries, log, report)
     records = _in_kafka(pipeline, entries, report)
-    dead, refused = _in_dead_letters(build.dead_letters(pipeline), query, report)
+    dead, refused, by_batch = _in_dead_letters(build.dead_letters(pipeline), query, report)
     held = {name: None if build.backfills(pipeline) else sink.positions(KAFKA) for name, sink in sinks.items()}
     report.in_flight = _in_flight(log, entries)  # after the sinks were read: the pipeline may be running
-    _same_as_read(entries, records, dead, report)
+    _same_as_read(entries, records, dead, report, by_batch)
     for name, sink in sinks.items():
         _in_sink(pipeline, sink, held[name], entries, records, dead, refused, report)
     former = {name for entry in entries for name in entry.sinks} - sinks.keys()
@@ -111,6 +117,7 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
     report.records = sum(e.read for e in entries)
     report.dead = sum(map(len, dead.values()))
     report.lost = [r for e in entries for r in e.lost]
+    report.skipped = _never_read(entries)
     for entry in entries:
         for count in entry.views.values():
             for rule, dropped in count.dropped.items():
@@ -131,9 +138,11 @@ def _follow_on(entries: list[Entry], log: SparkLog, report: Report) -> None:
             else:
                 report.findings.append(Finding("ledger-gap", text))
         follows = entry.batch + 1
+        moved = {(r.topic, r.partition): (r.start, r.end) for r in entry.skipped}
+        moved |= {(r.topic, r.partition): (r.end, r.start) for r in entry.again}
         for r in entry.ranges:
             expected = at.get((r.topic, r.partition), r.start)
-            if r.start != expected:
+            if moved.get((r.topic, r.partition)) != (expected, r.start) and r.start != expected:
                 text = f"begins at offset {r.start}, the batch before ended at {expected}"
                 report.findings.append(Finding("range-gap", text, entry.batch, r.topic, r.partition))
             at[r.topic, r.partition] = r.end
@@ -159,8 +168,8 @@ def _in_kafka(pipeline: Pipeline, entries: list[Entry], report: Report) -> By:
     covered: dict[str, dict[int, tuple[int, int]]] = {}
     for entry in entries:
         for r in entry.ranges:
-            start, _ = covered.setdefault(r.topic, {}).get(r.partition, (r.start, r.end))
-            covered[r.topic][r.partition] = (start, r.end)
+            start, end = covered.setdefault(r.topic, {}).get(r.partition, (r.start, r.end))
+            covered[r.topic][r.partition] = (min(start, r.start), max(end, r.end))
     facts = admin.require_topics(config, list(covered))
     report.compacted = sorted(admin.compacted(config, covered))
     for topic, fact in entries[-1].topics.items():
@@ -184,19 +193,43 @@ def _in_kafka(pipeline: Pipeline, entries: list[Entry], report: Report) -> By:
                 )
                 report.findings.append(Finding("vanished", text, None, topic, p))
             found[topic, p] = np.array(offsets[p], dtype=np.int64)
+    for r in _never_read(entries):
+        there = found[r.topic, r.partition]
+        found[r.topic, r.partition] = there[(there < r.start) | (there >= r.end)]
     return found
 
 
-def _in_dead_letters(letters: DeadLetters, query: str, report: Report) -> tuple[By, By]:
+def _never_read(entries: list[Entry]) -> list[OffsetRange]:
+    """What the operator skipped, without what a later seek went back to and a batch then read."""
+    left: list[OffsetRange] = []
+    for entry in entries:
+        left += entry.skipped
+        left = [part for r in left for part in _without(r, entry.ranges)]
+    return sorted(left)
+
+
+def _without(r: OffsetRange, others: Iterable[OffsetRange]) -> list[OffsetRange]:
+    parts = [r]
+    for other in others:
+        if (other.topic, other.partition) == (r.topic, r.partition) and len(other):
+            cut = [(part.start, min(part.end, other.start)) for part in parts]
+            cut += [(max(part.start, other.end), part.end) for part in parts]
+            parts = [OffsetRange(r.topic, r.partition, start, end) for start, end in cut if start < end]
+    return parts
+
+
+def _in_dead_letters(letters: DeadLetters, query: str, report: Report) -> tuple[By, By, Counter[tuple[int, str]]]:
     """All of them, and those that died on their way to one sink: another one may well hold these."""
     found: dict[Partition, list[int]] = {}
     refused: dict[Partition, list[int]] = {}
+    by_batch: Counter[tuple[int, str]] = Counter()
     for letter in letters.read(query):
         found.setdefault((letter.topic, letter.partition), []).append(letter.offset)
+        by_batch[letter.batch, letter.topic] += 1
         if letter.stage in (TRANSFORM, SINK):
             refused.setdefault((letter.topic, letter.partition), []).append(letter.offset)
     by_sink = {partition: np.array(offsets, dtype=np.int64) for partition, offsets in refused.items()}
-    return _once(found, "dead-letter", report), by_sink
+    return _once(found, "dead-letter", report), by_sink, by_batch
 
 
 def _once(found: dict[Partition, list[int]], where: str, report: Report) -> By:
@@ -212,8 +245,12 @@ def _once(found: dict[Partition, list[int]], where: str, report: Report) -> By:
     return unique
 
 
-def _same_as_read(entries: list[Entry], records: By, dead: By, report: Report) -> None:
-    """Step 2 and the dead-letter half of 3 and 4, batch by batch."""
+def _same_as_read(
+    entries: list[Entry], records: By, dead: By, report: Report, by_batch: Mapping[tuple[int, str], int] | None = None
+) -> None:
+    """Step 2 and the dead-letter half of 3 and 4, batch by batch. Dead letters are counted by where they came from;
+    where records were read twice, by the batch they name."""
+    reread = {r.topic for entry in entries for r in entry.again}
     for entry in entries:
         for view, count in entry.views.items():
             ranges = [r for r in entry.ranges if entry.topics[r.topic].view == view]
@@ -227,7 +264,8 @@ def _same_as_read(entries: list[Entry], records: By, dead: By, report: Report) -
             elif there != count.read:
                 text = f"Kafka holds {there} records, the ledger says {count.read} were read"
                 report.findings.append(Finding("not-as-read", f"view '{view}': {text}", entry.batch))
-            buried = sum(len(_within(dead, r)) for r in ranges)
+            buried = sum(len(_within(dead, r)) for r in ranges if r.topic not in reread)
+            buried += sum((by_batch or {}).get((entry.batch, t), 0) for t in {r.topic for r in ranges} & reread)
             if buried != count.dead + count.rejected:
                 text = f"view '{view}': {buried} dead letters are there, the ledger says {count.dead + count.rejected}"
                 report.findings.append(Finding("dead-letters-differ", text, entry.batch))

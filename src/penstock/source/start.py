@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
-from penstock.checkpoint.log import Positions
+from penstock.checkpoint.log import Positions, as_json
 from penstock.errors import StartNotThere
 from penstock.kafka import admin
 from penstock.kafka.admin import TopicFacts
@@ -64,13 +63,6 @@ def resolve(config: Config, start: StartAt, partitions: list[tuple[str, int]]) -
         )
     positions = {where: LATEST if offset is None else offset for where, offset in found.items()}
     return {where: positions.get(where, otherwise) for where in partitions}
-
-
-def as_json(positions: Positions) -> str:
-    by_topic: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in positions.items():
-        by_topic.setdefault(topic, {})[str(partition)] = offset
-    return json.dumps(by_topic)
 
 
 def _time(start: StartAt, topic: str, partition: int) -> int | None:

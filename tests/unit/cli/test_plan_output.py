@@ -12,10 +12,11 @@ from penstock.errors import TopicMissing
 from penstock.kafka.differences import Difference
 from penstock.kafka.registry_rehearsal import Registration
 from penstock.record import OffsetRange
+from penstock.runtime.changes import Change
 from penstock.runtime.outline import Path as Way
 from penstock.runtime.outline import Route, SourceTopic, Target
 from penstock.runtime.plan import Engine, Plan
-from penstock.runtime.standing import Change, Standing, Waiting
+from penstock.runtime.standing import Standing, Waiting
 from penstock.spec.model import Rule, Step, TopicSettings
 
 main.register()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,28 @@ def test_ledger_whose_directory_is_gone_is_a_missing_ledger(home: Home) -> None:
     spark_is_at(home, 0, 0)
     home.ledger.rmdir()
     assert type(refused(home, NOTHING)) is LedgerMissing
+
+
+@pytest.mark.parametrize(("planned", "committed", "whole"), [(1, 1, False), (2, 1, False), (2, 2, True)])
+def test_seek_that_was_cut_off_is_refused_until_it_is_completed(
+    home: Home, planned: int, committed: int, whole: bool
+) -> None:
+    spark_is_at(home, planned, committed)
+    ledger_is_at(home, 1)
+    skipped = [OffsetRange("payments", 0, 20, 50)]
+    seek = replace(entry(2), ranges=[OffsetRange("payments", 0, 50, 50)], views={}, sinks={}, skipped=skipped)
+    Ledger(home.ledger).append(seek)
+    if whole:
+        guard.check(home, "payments", NOTHING)
+        assert Ledger(home.ledger).last_batch() == entry(1)  # what sinks are asked for
+        return
+    error = refused(home, EVERYTHING)
+    assert isinstance(error, CheckpointForeign)
+    assert error.next_command == "penstock checkpoint repair FILE --apply"
+
+
+def test_newest_file_of_the_log_that_was_truncated_is_refused_with_the_command_that_repairs(home: Home) -> None:
+    spark_is_at(home, 1, 1)
+    ledger_is_at(home, 1)
+    (home.spark / "commits" / "1").write_text("")
+    assert refused(home, EVERYTHING).next_command == "penstock checkpoint repair FILE"

@@ -10,7 +10,8 @@ import pytest
 
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, SinkCount, TopicFact
-from penstock.runtime.standing import Standing, Waiting, changes, running, vanished
+from penstock.runtime.changes import changes
+from penstock.runtime.standing import Standing, Waiting, running, vanished
 from penstock.spec.model import Pipeline
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -321,3 +322,34 @@ def test_record_that_was_dropped_in_the_place_of_one_that_was_due_is_found_by_th
     assert in_sink(IN_SINK, [entry]).findings == []
     swapped = {**IN_SINK, 0: IN_SINK[0] - {4} | {3}}
     assert [f.kind for f in in_sink(swapped, [entry]).findings] == ["sink-differs", "lost"]
+
+
+# Seeks
+
+
+def sought(batch: int, at: int, **moved: list[OffsetRange]) -> Entry:
+    ranges = [OffsetRange("t", 0, at, at)]
+    return replace(ENTRIES[0], batch=batch, ranges=ranges, views={}, sinks={}, **moved)
+
+
+def test_gap_that_the_operator_made_is_none_and_another_one_is(tmp_path: Path) -> None:
+    ahead = sought(2, 30, skipped=[OffsetRange("t", 0, 20, 30)])
+    after = replace(ENTRIES[1], batch=3, ranges=[OffsetRange("t", 0, 30, 40)])
+    assert followed(tmp_path, [*ENTRIES, ahead, after]) == []
+    shutil.rmtree(tmp_path / "commits")
+    back = sought(2, 5, again=[OffsetRange("t", 0, 5, 20)])
+    assert followed(tmp_path, [*ENTRIES, back, replace(after, ranges=[OffsetRange("t", 0, 5, 40)])]) == []
+    shutil.rmtree(tmp_path / "commits")
+    less = sought(2, 30, skipped=[OffsetRange("t", 0, 22, 30)])
+    assert followed(tmp_path, [*ENTRIES, less, after]) == [("range-gap", 2, "t", 0, [])]
+
+
+def test_what_was_skipped_and_then_read_after_all_is_not_skipped() -> None:
+    ahead = sought(2, 30, skipped=[OffsetRange("t", 0, 20, 30)])
+    back = sought(3, 25, again=[OffsetRange("t", 0, 25, 30)])
+    after = replace(ENTRIES[1], batch=4, ranges=[OffsetRange("t", 0, 25, 28)])
+    assert verify._never_read([*ENTRIES, ahead]) == [OffsetRange("t", 0, 20, 30)]
+    assert verify._never_read([*ENTRIES, ahead, back, after]) == [
+        OffsetRange("t", 0, 20, 25),
+        OffsetRange("t", 0, 28, 30),
+    ]

@@ -1,0 +1,180 @@
+"""Files of a checkpoint that are missing, truncated or changed, and what each could be made again from.
+
+From a backup of the same query: a file of Spark's log never changes once it is written, so any copy of it will do.
+From the ledger, where the query keeps no state: an entry says which offsets its batch covered, that the sinks have it,
+and of which query it is. So it proves `offsets/N`, `commits/N` and `metadata`. Nothing proves the ledger but a backup.
+
+What is not damage: old batches that Spark has removed, a newest batch without a commit (it runs again), a line of the
+ledger that a crash cut off (its batch is written again).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from penstock.checkpoint.files import put, wrong_with
+from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import BATCHES_PER_FILE, Entry, Ledger
+from penstock.checkpoint.log import Positions, as_json, positions_in, with_positions
+from penstock.errors import LedgerMissing
+
+_COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'  # what Spark writes for a query without event time
+_OFFSETS = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\n{}'
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Damage:
+    file: str  # below the checkpoint directory
+    what: str
+    source: str | None  # what it can be made again from; None: nothing that is here
+    content: bytes | None = field(default=None, repr=False)  # as it should be
+
+
+def find(home: Home, backup: Home | None = None) -> list[Damage]:
+    """Everything that is wrong with the files. `backup`: a copy that may help, of whatever query it is."""
+    return list(_Search(home, backup).found())
+
+
+def repair(home: Home, damages: Iterable[Damage], aside: Path) -> list[Damage]:
+    """Make again what can be; what stood there before is kept in `aside`. Called with the lock held."""
+    done = [damage for damage in damages if damage.content is not None]
+    for damage in done:
+        file = home.path / damage.file
+        if file.exists():
+            (aside / damage.file).parent.mkdir(parents=True, exist_ok=True)
+            (aside / damage.file).write_bytes(file.read_bytes())
+        put(file, damage.content or b"")
+    return done
+
+
+class _Search:
+    def __init__(self, home: Home, backup: Home | None) -> None:
+        self.home = home
+        # In this order: a run that goes on writes offsets, ledger, commits.
+        self.commits = _batches(home.spark / "commits")
+        self.entries = {entry.batch: entry for entry in Ledger(home.ledger).entries()}
+        self.offsets = _batches(home.spark / "offsets")
+        self.last = self.entries[max(self.entries)] if self.entries else None
+        self.provable = not (home.spark / "state").is_dir()
+        query = _query(home.spark / "metadata") or (self.last.query if self.last else None)
+        self.backup = backup if backup and query and _query(backup.spark / "metadata") == query else None
+
+    def found(self) -> Iterator[Damage]:
+        if not (self.offsets or self.commits):
+            return  # there is no log: a pipeline that never ran, or whose checkpoint is gone, which the guard sees
+        yield from self._metadata()
+        yield from self._start()
+        newest = max([*self.offsets, *self.commits, self.last.batch if self.last else 0])
+        yield from self._log("offsets", self.offsets, newest, positions_in, self._offsets_of)
+        # Of batches below the newest every one is committed; the newest one may run again, unless it is a seek.
+        seek = self.last is not None and self.last.is_seek and self.last.batch == newest
+        committed = newest if seek or newest in self.commits else newest - 1
+        yield from self._log("commits", self.commits, committed, _parse_commit, self._commit_of)
+        yield from self._ledger()
+
+    def _metadata(self) -> Iterator[Damage]:
+        file = self.home.spark / "metadata"
+        wrong = wrong_with(file) or (None if _query(file) else "has no query id in it")
+        if wrong:
+            made = json.dumps({"id": self.last.query}, separators=(",", ":")) if self.last else None
+            yield self._damage(file, wrong, made)
+
+    def _start(self) -> Iterator[Damage]:
+        """Where the first batch began: Spark needs it until the first commit, and we for the ranges of batch 0."""
+        file = self.home.spark / "sources" / "0" / "0"
+        if 0 not in self.offsets:
+            return
+        wrong = _unreadable(file, positions_in)
+        if wrong:
+            first = self.entries.get(0)
+            began = {(r.topic, r.partition): r.start for r in first.ranges} if first else None
+            yield self._damage(file, wrong, f"\0v1\n{as_json(began)}" if began else None)
+
+    def _log(
+        self,
+        kind: str,
+        there: list[int],
+        newest: int,
+        parse: Callable[[str], object],
+        made: Callable[[Entry], str],
+    ) -> Iterator[Damage]:
+        for batch in range(min(there, default=max(newest, 0)), newest + 1):
+            file = self.home.spark / kind / str(batch)
+            wrong = _unreadable(file, parse)
+            if wrong:
+                entry = self.entries.get(batch)
+                yield self._damage(file, wrong, made(entry) if entry and self.provable else None)
+
+    def _offsets_of(self, entry: Entry) -> str:
+        ends: Positions = {(r.topic, r.partition): r.end for r in entry.ranges}
+        return with_positions(self._sound("offsets", self.offsets, positions_in) or _OFFSETS, ends)
+
+    def _commit_of(self, _entry: Entry) -> str:
+        return self._sound("commits", self.commits, _parse_commit) or _COMMIT
+
+    def _sound(self, kind: str, there: list[int], parse: Callable[[str], object]) -> str | None:
+        """The newest file of a kind that can be read: the settings in it are those of now."""
+        files = (self.home.spark / kind / str(batch) for batch in reversed(there))
+        return next((file.read_text() for file in files if _unreadable(file, parse) is None), None)
+
+    def _ledger(self) -> Iterator[Damage]:
+        have = sorted(self.entries)
+        end = max([*self.commits, *have], default=-1)
+        accepted = [b for b in have if LedgerMissing.code in self.entries[b].accepted]
+        before = max((b for b in accepted), default=0)  # the operator knows that there is nothing older
+        missing = [batch for batch in range(before, end + 1) if batch not in self.entries]
+        spare = Ledger(self.backup.ledger).entries() if missing and self.backup else ()
+        copies = {entry.batch: entry for entry in spare if entry.batch in missing}
+        for number in sorted({batch // BATCHES_PER_FILE for batch in missing}):
+            here = [batch for batch in missing if batch // BATCHES_PER_FILE == number]
+            names = ", ".join(map(str, here[:_NAMED])) + (f" and {len(here) - _NAMED} more" * (len(here) > _NAMED))
+            file = self.home.ledger / f"{number:09d}.jsonl"
+            whole = None
+            if all(batch in copies for batch in here):
+                old = file.read_bytes() if file.is_file() else b""
+                old += b"\n" * (bool(old) and not old.endswith(b"\n"))
+                whole = old + b"".join(copies[batch].as_line().encode() for batch in here)
+            what = f"has no entry of batch{'es' * (len(here) > 1)} {names}"
+            yield Damage(str(file.relative_to(self.home.path)), what, "a backup" if whole else None, whole)
+
+    def _damage(self, file: Path, what: str, from_ledger: str | None) -> Damage:
+        name = str(file.relative_to(self.home.path))
+        copy = self.backup.path / name if self.backup else None
+        if copy and wrong_with(copy) is None:
+            return Damage(name, what, "a backup", copy.read_bytes())
+        if from_ledger is not None:
+            return Damage(name, what, "the ledger", from_ledger.encode())
+        return Damage(name, what, None)
+
+
+def _batches(directory: Path) -> list[int]:
+    return sorted(int(file.name) for file in directory.iterdir() if file.name.isdigit()) if directory.is_dir() else []
+
+
+def _query(metadata: Path) -> str | None:
+    try:
+        return str(json.loads(metadata.read_text())["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _unreadable(file: Path, parse: Callable[[str], object]) -> str | None:
+    wrong = wrong_with(file)
+    if wrong:
+        return wrong
+    try:
+        parse(file.read_text())
+    except (OSError, ValueError, AttributeError, IndexError, TypeError):
+        return "cannot be understood: it was truncated or changed"
+    return None
+
+
+def _parse_commit(text: str) -> object:
+    version, said = text.splitlines()[:2] if "\n" in text else (text, "{}")
+    if not version.startswith("v"):
+        raise ValueError(version)
+    return json.loads(said)

@@ -1,0 +1,147 @@
+"""What the spec says otherwise than the checkpoint, what follows from it, and whether a start goes on with it (C4).
+
+`plan` and `penstock checkpoint diff` show the same. The ledger says what was read and written, `spec.json` what the
+spec said at the last start; where there is no such file, only the ledger is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Entry, Ledger
+from penstock.checkpoint.log import SparkLog
+from penstock.errors import PenstockError
+from penstock.kafka import admin
+from penstock.kafka.connection import client_config
+from penstock.runtime import build, guard, remembered
+from penstock.runtime.remembered import Remembered
+from penstock.spec.model import Pipeline
+
+_TABLES = ("delta", "parquet", "iceberg", "postgres")  # they are asked at a start whether they hold what they got
+
+
+@dataclass(frozen=True)
+class Change:
+    what: str  # <thing>-<what was done to it>, such as sink-added
+    name: str
+    effect: str
+    compatible: bool = True  # a start goes on with it
+
+
+def against_checkpoint(pipeline: Pipeline) -> tuple[Home, list[Change], list[str]]:
+    """For `checkpoint diff`: the changes, and what could not be compared. Kafka only says which topics match."""
+    home = build.home(pipeline)
+    guard.require_checkpoint(home)
+    source, unchecked = pipeline.source, []
+    topics = set(source.topics)
+    if source.pattern:
+        try:
+            topics = {name for name in admin.topics(client_config(pipeline)) if source.reads_topic(name)}
+        except PenstockError as error:
+            last = Ledger(home.ledger).last_batch()
+            topics = {name for name in last.topics if source.reads_topic(name)} if last else set()
+            unchecked.append(f"topics that came since: {error.what}")
+    if remembered.read(home) is None:
+        unchecked.append("places of sinks, steps, trigger, limits: the pipeline was not started by this version yet")
+    return home, changes_of(pipeline, home, topics), unchecked
+
+
+def changes_of(pipeline: Pipeline, home: Home, topics: Iterable[str]) -> list[Change]:
+    """What the spec says otherwise than this checkpoint. `topics`: those that would be read."""
+    last = Ledger(home.ledger).last_batch()
+    return changes(pipeline, last, topics, remembered.read(home), stateful=SparkLog(home.spark).stateful)
+
+
+def changes(
+    pipeline: Pipeline,
+    last: Entry | None,
+    topics: Iterable[str],
+    before: Remembered | None = None,
+    *,
+    stateful: bool = False,
+) -> list[Change]:
+    """What a run after `last` would do otherwise than the one before. `topics`: those that would be read; `before`:
+    what the spec said then; `stateful`: the checkpoint holds state."""
+    if last is None:
+        return []
+    found = [*_of_name(pipeline, last), *_of_topics(pipeline, last, set(topics)), *_of_sinks(pipeline, last)]
+    if before is not None:
+        now = remembered.of(pipeline)
+        found += [*_of_reading(before, now), *_of_targets(before, now), *_of_steps(before, now, stateful)]
+    return found
+
+
+def _of_name(pipeline: Pipeline, last: Entry) -> Iterator[Change]:
+    if last.pipeline != pipeline.name:
+        effect = f"has a checkpoint that belongs to '{last.pipeline}': a start is refused; give it one of its own"
+        yield Change("pipeline-renamed", pipeline.name, effect, compatible=False)
+    if last.start != pipeline.source.start_text():
+        effect = f"has no effect: the pipeline began with `{last.start}`, and the checkpoint owns the offsets"
+        yield Change("start-changed", pipeline.source.start_text(), effect)
+
+
+def _of_topics(pipeline: Pipeline, last: Entry, now: set[str]) -> Iterator[Change]:
+    for name in sorted(now - last.topics.keys()):
+        yield Change("topic-added", name, "is read from its first offset on, whatever `start` says")
+    goes_on = pipeline.source.on_data_loss == "continue"
+    for name in sorted(last.topics.keys() - now):
+        effect = "is no longer read; what was not read of it yet never will be"
+        if not goes_on:
+            effect += ": a start is refused, unless `on_data_loss: continue`"
+        yield Change("topic-removed", name, effect, compatible=goes_on)
+    for name in sorted(now & last.topics.keys()):
+        if pipeline.source.reads_topic(name) and pipeline.source.view_of(name) != last.topics[name].view:
+            yield Change("topic-moved", name, f"is read into view '{pipeline.source.view_of(name)}' from now on")
+
+
+def _of_sinks(pipeline: Pipeline, last: Entry) -> Iterator[Change]:
+    for name in pipeline.sinks:
+        if name not in last.sinks:
+            yield Change("sink-added", name, "gets the rows of the next batch and later ones")
+    for name in last.sinks:
+        if name not in pipeline.sinks:
+            yield Change("sink-removed", name, "is no longer written; what it holds stays")
+
+
+def _of_reading(before: Remembered, now: Remembered) -> Iterator[Change]:
+    if before.subscription != now.subscription:
+        effect = f"was {before.subscription}; offsets stay, which topics and partitions are read is listed here"
+        yield Change("subscription-changed", now.subscription, effect)
+    for topic in sorted(before.partitions.keys() & now.partitions.keys()):
+        for gone in sorted(set(before.partitions[topic]) - set(now.partitions[topic])):
+            goes_on = now.on_data_loss == "continue"
+            effect = "is no longer read" + ("" if goes_on else ": a start is refused, unless `on_data_loss: continue`")
+            yield Change("partition-removed", f"{topic}-{gone}", effect, compatible=goes_on)
+    for name, old, new in (
+        ("trigger", before.trigger, now.trigger),
+        ("on_data_loss", before.on_data_loss, now.on_data_loss),
+        ("rate.max_offsets", str(before.max_offsets), str(now.max_offsets)),
+    ):
+        if old != new:
+            yield Change("option-changed", name, f"is {new}, and was {old}; a batch that is planned stays as it is")
+
+
+def _of_targets(before: Remembered, now: Remembered) -> Iterator[Change]:
+    for name in before.sinks.keys() & now.sinks.keys():
+        old, new = before.sinks[name], now.sinks[name]
+        if old == new:
+            continue
+        held = new["kind"] in _TABLES
+        effect = f"is {new['kind']} {new['to']}, and was {old['kind']} {old['to']}: " + (
+            "a start is refused where it lacks the batches so far; move the table along, or name a new sink"
+            if held
+            else "it gets the records of the next batch and later ones"
+        )
+        yield Change("sink-moved", name, effect, compatible=not held)
+
+
+def _of_steps(before: Remembered, now: Remembered, stateful: bool) -> Iterator[Change]:
+    for view in [*before.steps, *(view for view in now.steps if view not in before.steps)]:
+        if before.steps.get(view) != now.steps.get(view):
+            done = "removed" if view not in now.steps else "added" if view not in before.steps else "changed"
+            effect = "counts from the next batch on"
+            if stateful:
+                effect = "does not fit the state in the checkpoint: begin with a new `checkpoint:`"
+            yield Change(f"step-{done}", view, effect, compatible=not stateful)

@@ -1,0 +1,235 @@
+"""`checkpoint show`: what a checkpoint holds, read while a run may go on. Kafka is only asked for the lag (C1)."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from penstock.checkpoint import backup, damage
+from penstock.checkpoint.damage import Damage
+from penstock.checkpoint.files import size_of
+from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Entry, Ledger
+from penstock.checkpoint.log import Positions, SparkLog
+from penstock.errors import CheckpointForeign, PenstockError
+from penstock.kafka import admin
+from penstock.kafka.connection import client_config
+from penstock.record import OffsetRange
+from penstock.runtime import build, guard, standing
+from penstock.spec.model import Pipeline
+
+_PARTS = ("spark/offsets", "spark/commits", "spark/sources", "spark/state", "ledger", "schemas", "logs", "backfill")
+_ASK_S = 3.0  # for Kafka to answer: the rest can be shown without it
+_LOOK_AGAIN_S = 0.3  # a run that goes on removes old files, and writes new ones, between two looks
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A batch whose offsets are fixed and that is not committed: it is running, or will run again."""
+
+    batch: int
+    since: str  # by the time of its file
+    seconds: int
+    written: bool  # the ledger has it: only Spark's commit is missing
+    ranges: list[OffsetRange]
+
+
+@dataclass(frozen=True)
+class Place:
+    topic: str
+    partition: int
+    next: int
+    first: int | None = None  # as Kafka has it; None where Kafka did not say
+    end: int | None = None
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.end is None else max(0, self.end - self.next)
+
+
+@dataclass(frozen=True)
+class Books:
+    """The ledger, added up."""
+
+    entries: int = 0
+    first: int | None = None
+    last: int | None = None
+    time: str | None = None  # of the last entry
+    read: int = 0
+    written: dict[str, int] = field(default_factory=dict)
+    dead: int = 0
+    lost: list[OffsetRange] = field(default_factory=list)
+    skipped: list[OffsetRange] = field(default_factory=list)
+    seeks: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class StateStore:
+    operator: int
+    partitions: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Inspection:
+    pipeline: str
+    checkpoint: str
+    query: str | None
+    running: int | None
+    committed: int | None  # the newest batch
+    planned: int | None
+    pending: Pending | None
+    partitions: list[Place]
+    no_lag: str | None  # why there is no lag
+    bytes: dict[str, int]
+    ledger: Books
+    state: list[StateStore]
+    damage: list[Damage]
+    backups: list[str]
+    forked: dict[str, Any] | None
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.no_lag else sum(place.lag or 0 for place in self.partitions)
+
+
+def inspect(pipeline: Pipeline) -> Inspection:
+    home = build.home(pipeline)
+    if not any(home.ledger.glob("*.jsonl")):
+        guard.require_checkpoint(home)
+    log, running = SparkLog(home.spark), standing.running(home)
+    entries = list(Ledger(home.ledger).entries())
+    committed, planned = log.committed(), log.planned()
+    places, why = _with_lag(pipeline, _positions(log, entries))
+    return Inspection(
+        pipeline=pipeline.name,
+        checkpoint=str(home.path),
+        query=_query(log, entries),
+        running=running,
+        committed=committed,
+        planned=planned,
+        pending=_pending(log, planned, committed, entries),
+        partitions=places,
+        no_lag=why,
+        bytes={name: size_of(home.path / name) for name in _PARTS if (home.path / name).exists()},
+        ledger=_books(entries),
+        state=_state(home.spark / "state"),
+        damage=_damage(home, running),
+        backups=[str(path) for path in backup.kept(home)],
+        forked=_forked(home),
+    )
+
+
+def _query(log: SparkLog, entries: list[Entry]) -> str | None:
+    try:
+        return log.query_id() or (entries[-1].query if entries else None)
+    except CheckpointForeign:  # its metadata is damaged, which is said elsewhere
+        return entries[-1].query if entries else None
+
+
+def _positions(log: SparkLog, entries: list[Entry]) -> Positions:
+    """By Spark's log; where that is damaged, by the ledger."""
+    try:
+        found = log.next_positions()
+    except CheckpointForeign:
+        found = None
+    if found is None and entries:
+        return {(r.topic, r.partition): r.end for r in entries[-1].ranges}
+    return found or {}
+
+
+def _with_lag(pipeline: Pipeline, at: Positions) -> tuple[list[Place], str | None]:
+    topics = sorted({topic for topic, _ in at})
+    try:
+        config = client_config(pipeline)
+        sizes = {name: facts.partitions for name, facts in admin.require_topics(config, topics, timeout=_ASK_S).items()}
+        marks = admin.watermarks(config, sizes) if topics else {}
+    except PenstockError as error:
+        why = error.what + (f" ({error.cause})" if error.cause else "")
+        return [Place(*where, offset) for where, offset in sorted(at.items())], why
+    # A partition that the checkpoint does not have yet is read from its first offset.
+    places = {where: at.get(where, low) for where, (low, _) in marks.items() if where in at or _joins(pipeline, where)}
+    return [Place(*where, places[where], *marks[where]) for where in sorted(places)], None
+
+
+def _joins(pipeline: Pipeline, where: tuple[str, int]) -> bool:
+    topic = pipeline.source.topics.get(where[0])
+    return pipeline.source.reads_topic(where[0]) and (topic is None or topic.partitions is None)
+
+
+def _pending(log: SparkLog, planned: int | None, committed: int | None, entries: list[Entry]) -> Pending | None:
+    if planned is None or planned == committed:
+        return None
+    try:
+        since = (log.path / "offsets" / str(planned)).stat().st_mtime
+    except OSError:
+        return None  # a run has just gone on
+    try:
+        ranges = [r for r in log.ranges(planned) if r.end > r.start]
+    except CheckpointForeign:
+        ranges = []
+    return Pending(
+        batch=planned,
+        since=datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds"),
+        seconds=max(0, round(time.time() - since)),
+        written=bool(entries) and entries[-1].batch >= planned,
+        ranges=ranges,
+    )
+
+
+def _books(entries: list[Entry]) -> Books:
+    if not entries:
+        return Books()
+    written: dict[str, int] = {}
+    for entry in entries:
+        for name, count in entry.sinks.items():
+            written[name] = written.get(name, 0) + count.written
+    return Books(
+        entries=len(entries),
+        first=entries[0].batch,
+        last=entries[-1].batch,
+        time=entries[-1].time,
+        read=sum(entry.read for entry in entries),
+        written=written,
+        dead=sum(entry.dead for entry in entries),
+        lost=[r for entry in entries for r in entry.lost],
+        skipped=[r for entry in entries for r in entry.skipped],
+        seeks=[entry.batch for entry in entries if entry.is_seek],
+    )
+
+
+def _state(directory: Path) -> list[StateStore]:
+    """Spark keeps one directory per stateful operator, and in it one per partition."""
+    operators = sorted(int(d.name) for d in directory.iterdir() if d.name.isdigit()) if directory.is_dir() else []
+    return [
+        StateStore(
+            operator=number,
+            partitions=sum(d.name.isdigit() for d in (directory / str(number)).iterdir()),
+            bytes=size_of(directory / str(number)),
+        )
+        for number in operators
+    ]
+
+
+def _damage(home: Home, running: int | None) -> list[Damage]:
+    """What is wrong, and with a run that goes on: what stays wrong."""
+    found = damage.find(home)
+    if found and running is not None:
+        time.sleep(_LOOK_AGAIN_S)
+        again = {each.file for each in damage.find(home)}
+        found = [each for each in found if each.file in again]
+    if not found and running is None and any(home.ledger.glob("*.jsonl")) and not home.spark.is_dir():
+        return [Damage("spark", "is missing: see `penstock plan FILE`", None)]
+    return found
+
+
+def _forked(home: Home) -> dict[str, Any] | None:
+    try:
+        made: dict[str, Any] = json.loads((home.path / "fork.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return {name: made.get(name) for name in ("of_pipeline", "of_query", "of_batch", "time")}

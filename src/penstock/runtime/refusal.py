@@ -1,0 +1,104 @@
+"""Which seeks are refused, and what to do instead: after one, state, sinks and dead letters must agree with the log.
+
+| the seek goes | over | sinks | |
+|---|---|---|---|
+| forward | anything | any | yes: the ledger says what was skipped |
+| back | offsets that no batch has read | any | yes |
+| back | records that were read | all of them upserts with `order_by`; no dead letters among them | yes |
+| back | records that were read | any other | no: they would be there twice |
+| anywhere | | the query keeps state | no |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.checkpoint.ledger import Entry
+from penstock.errors import BadArgument, LedgerMissing, PenstockError, SeekRefused
+from penstock.record import OffsetRange
+from penstock.spec.model import Pipeline
+from penstock.spec.sinks import Sink
+
+_BACKFILL = "send the range through the same spec beside the stream: penstock run FILE --from POSITION --to POSITION"
+_FORK = "begin a pipeline with sinks of its own at an earlier place: penstock checkpoint fork FILE OTHER.yaml"
+_NEW_TABLE = "read everything into new tables: another `checkpoint:`, other sinks, and `start:` at the position"
+
+
+@dataclass(frozen=True)
+class Move:
+    topic: str
+    partition: int
+    at: int
+    to: int
+
+    @property
+    def skipped(self) -> int:
+        return max(0, self.to - self.at)
+
+    @property
+    def again(self) -> int:
+        return max(0, self.at - self.to)
+
+    @property
+    def range(self) -> OffsetRange:
+        return OffsetRange(self.topic, self.partition, min(self.at, self.to), max(self.at, self.to))
+
+
+def refusal(
+    pipeline: Pipeline, moves: Sequence[Move], entries: Sequence[Entry], *, stateful: bool
+) -> PenstockError | None:
+    """Why checkpoint, state, sinks and dead letters would not agree after the seek; None: they would."""
+    if not any(move.skipped or move.again for move in moves):
+        return BadArgument("the next batch begins there already", next_command="penstock checkpoint show FILE")
+    if stateful:
+        return _refused(
+            "the query keeps state, and a seek would leave it as it is",
+            "what it counted or joined so far belongs to the offsets so far: after a seek windows, joins and keys "
+            "would miss records or have them twice",
+            [_NEW_TABLE],
+        )
+    back = [move for move in moves if move.again]
+    unknown = any(LedgerMissing.code in entry.accepted for entry in entries)
+    reads = [entry for entry in entries if unknown or any(_overlap(r, m.range) for r in entry.ranges for m in back)]
+    if not back or not reads:
+        return None  # forward, or over what was never read
+    number = sum(move.again for move in back)
+    for name, sink in pipeline.sinks.items():
+        why = _twice(sink)
+        if why:
+            alternatives = [_BACKFILL, _FORK, _NEW_TABLE]
+            return _refused(f"sink '{name}' would hold records twice", f"{why} ({number:,} offsets back)", alternatives)
+    dead = sum(entry.dead for entry in reads)
+    if dead:
+        return _refused(
+            f"{dead:,} dead letters would be written a second time",
+            "batches that would be read again have dead letters, which are known by their batch",
+            [_BACKFILL, _NEW_TABLE],
+        )
+    return None
+
+
+def _twice(sink: Sink) -> str | None:
+    """Why a sink cannot take records a second time under another batch; None: it can."""
+    if sink.console or sink.memory:
+        return None  # they hold nothing that lasts
+    if sink.kafka:
+        if sink.kafka.guarantee == "at-least-once":
+            return "Spark's own Kafka sink sends whatever it gets"
+        return "a topic keeps every record; by partition the group's offsets would leave them out, by batch send them"
+    table = sink.delta or sink.parquet or sink.iceberg or sink.postgres
+    upsert = getattr(table, "upsert", None)
+    if upsert is None:
+        return "it appends, and knows what it has by the batch, which would be another one"
+    if upsert.order_by is None:
+        return "its upsert has no `order_by`: older records would replace newer rows"
+    return None
+
+
+def _overlap(a: OffsetRange, b: OffsetRange) -> bool:
+    return (a.topic, a.partition) == (b.topic, b.partition) and max(a.start, b.start) < min(a.end, b.end)
+
+
+def _refused(what: str, cause: str, alternatives: list[str]) -> SeekRefused:
+    return SeekRefused(what, cause=cause, next_command="; or ".join(alternatives), facts={"alternatives": alternatives})

@@ -1,0 +1,53 @@
+"""What the spec said when the pipeline was last started, as far as a checkpoint depends on it. In short, and without
+anything that could be a secret: `<checkpoint>/spec.json`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from penstock.checkpoint.files import put
+from penstock.checkpoint.home import Home
+from penstock.runtime.outline import target_of
+from penstock.spec.model import Every, Pipeline
+
+
+@dataclass(frozen=True)
+class Remembered:
+    subscription: str  # by list, by pattern, by partitions
+    partitions: dict[str, list[int]]  # of topics of which only some are read
+    trigger: str
+    on_data_loss: str
+    max_offsets: int
+    sinks: dict[str, dict[str, str]]  # kind, to
+    steps: dict[str, str] = field(default_factory=dict)  # view -> SQL
+
+
+def of(pipeline: Pipeline) -> Remembered:
+    source = pipeline.source
+    some = {name: sorted(topic.partitions) for name, topic in source.topics.items() if topic.partitions is not None}
+    trigger = pipeline.trigger
+    return Remembered(
+        subscription="by pattern" if source.pattern else "by partitions" if some else "by list",
+        partitions=some,
+        trigger=f"every {trigger.every.total_seconds():g}s" if isinstance(trigger, Every) else trigger,
+        on_data_loss=source.on_data_loss,
+        max_offsets=pipeline.rate.max_offsets,
+        sinks={name: asdict(target_of(sink)) for name, sink in pipeline.sinks.items()},
+        steps={step.view: " ".join(step.sql.split()) for step in pipeline.transform},
+    )
+
+
+def write(home: Home, pipeline: Pipeline) -> None:
+    """Called once per start, when nothing stands in its way."""
+    put(home.path / "spec.json", json.dumps(asdict(of(pipeline)), indent=1).encode())
+
+
+def read(home: Home) -> Remembered | None:
+    """None where nothing was remembered, or by another version: then less can be compared."""
+    try:
+        raw: dict[str, Any] = json.loads((home.path / "spec.json").read_text())
+        return Remembered(**raw)
+    except (OSError, ValueError, TypeError):
+        return None

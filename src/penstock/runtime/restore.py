@@ -1,0 +1,130 @@
+"""`checkpoint backup`, `restore` and `repair`: copies of a checkpoint, and back, where the sinks allow it (C3)."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from penstock.checkpoint import backup, damage
+from penstock.checkpoint.backup import Manifest
+from penstock.checkpoint.damage import Damage
+from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Ledger
+from penstock.errors import BadArgument, CheckpointForeign, TableDiffers
+from penstock.runtime import build, guard, supervise
+from penstock.spec.model import Pipeline
+
+
+@dataclass(frozen=True)
+class Restored:
+    manifest: Manifest
+    replaced: str | None  # where what was there before is now; None: nothing was changed, or there was nothing
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Repair:
+    damage: list[Damage]
+    backup: str | None = None  # the copy that was looked into
+    aside: str | None = None  # where the damaged files are now; None: nothing was changed
+
+
+def back_up(pipeline: Pipeline, to: Path | None = None) -> tuple[Path, Manifest]:
+    """A consistent copy, also while the pipeline runs. Nothing is locked, and the run does not notice."""
+    home = build.home(pipeline)
+    guard.require_checkpoint(home)
+    place = to or backup.place_for(home, "backup")
+    return place, backup.make(home, place, pipeline.name, lambda copy: guard.check(copy, pipeline.name, frozenset()))
+
+
+def restore(pipeline: Pipeline, source: Path, *, dry_run: bool = False) -> Restored:
+    """Put a backup in the place of the checkpoint. What was there is kept aside.
+
+    Raises AlreadyRunning while the pipeline runs, BackupDamaged, and TableDiffers where a sink has gone on since.
+    """
+    if not source.exists():
+        raise BadArgument(
+            f"there is no backup {source}", next_command="penstock checkpoint show FILE lists those it has"
+        )
+    home = build.home(pipeline)
+    with home.held(), backup.opened(source) as (copy, manifest):
+        if manifest.pipeline != pipeline.name:
+            raise CheckpointForeign(
+                f"{source} is a backup of pipeline '{manifest.pipeline}', not of '{pipeline.name}'",
+                next_command="use a backup of this pipeline; or begin a new one there: penstock checkpoint fork",
+            )
+        guard.check(copy, pipeline.name, frozenset())
+        _require_sinks_to_agree(pipeline, copy, source)
+        warnings = _twice(pipeline, home, manifest)
+        if dry_run:
+            return Restored(manifest, None, warnings)
+        return Restored(manifest, _exchange(home, copy), warnings)
+
+
+def repair(pipeline: Pipeline, source: Path | None = None, *, apply: bool = False) -> Repair:
+    """What is damaged, and what it could be made again from; with `apply` it is done. `source`: the backup to use, else
+    the newest one that the checkpoint directory has."""
+    home = build.home(pipeline)
+    if not apply:
+        return _repaired(home, source, apply=False)
+    with home.held():
+        return _repaired(home, source, apply=True)
+
+
+def _repaired(home: Home, source: Path | None, *, apply: bool) -> Repair:
+    place = source or next(reversed(backup.kept(home)), None)
+    if place is None:
+        found = damage.find(home)
+    else:
+        with backup.opened(place) as (copy, _):
+            found = damage.find(home, copy)
+    can = [each for each in found if each.content is not None]
+    if not apply or not can:
+        return Repair(found, str(place) if place else None)
+    aside = backup.place_for(home, "damaged")
+    aside.mkdir(parents=True)
+    damage.repair(home, can, aside)
+    return Repair(found, str(place) if place else None, str(aside))
+
+
+def _require_sinks_to_agree(pipeline: Pipeline, copy: Home, source: Path) -> None:
+    """Ask sinks and dead letters as a start with this checkpoint would."""
+    as_restored = pipeline.model_copy(update={"checkpoint": str(copy.path.resolve())})
+    try:
+        supervise.prepare(build.assembly(as_restored, copy), frozenset())
+    except TableDiffers as error:
+        raise TableDiffers(
+            f"{source} does not fit what the sinks hold: {error.what}",
+            cause=error.cause,
+            next_command="restore the sinks to the same moment, or use the backup that belongs to what they hold; or "
+            "begin a pipeline with sinks of its own: penstock checkpoint fork",
+        ) from None
+
+
+def _twice(pipeline: Pipeline, home: Home, manifest: Manifest) -> list[str]:
+    """Sinks that do not know their batches cannot say that they are ahead; the ledger of now can."""
+    last = Ledger(home.ledger).last_batch()
+    if last is None or last.query != manifest.query or last.batch <= (manifest.committed or 0):
+        return []
+    plain = [name for name, sink in pipeline.sinks.items() if sink.kafka and sink.kafka.guarantee == "at-least-once"]
+    since = f"batches {(manifest.committed or 0) + 1} to {last.batch}"
+    return [f"sink '{name}' is at least once: it gets the records of {since} a second time" for name in plain]
+
+
+def _exchange(home: Home, copy: Home) -> str | None:
+    """A crash in the middle leaves a checkpoint that a start refuses, and both copies whole."""
+    new = home.path / ".restore.new"
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir()
+    for part in backup.parts_of(copy):
+        (shutil.copytree if part.is_dir() else shutil.copyfile)(part, new / part.name)
+    old = backup.parts_of(home)
+    aside = backup.place_for(home, "replaced")
+    aside.mkdir(parents=True)
+    for part in old:
+        part.rename(aside / part.name)
+    for part in new.iterdir():
+        part.rename(home.path / part.name)
+    new.rmdir()
+    return str(aside) if old else None
