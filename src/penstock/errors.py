@@ -32,6 +32,7 @@
     │   ├── BatchUnbalanced        batch-unbalanced
     │   ├── SeekRefused            seek-refused           (a sink or the state would not agree with it)
     │   ├── BackupDamaged          backup-damaged         (it does not hold what its manifest says)
+    │   ├── DeadLetterBudget       dead-letter-budget     (more records of a batch die than the spec allows)
     │   ├── Fenced                 fenced                 (another process writes under the same name)
     │   ├── BatchTooLarge          batch-too-large        (the driver died of it twice)
     │   └── RuleStopped            rule-stopped
@@ -227,6 +228,10 @@ class SeekRefused(Stopped):
 
 class BackupDamaged(Stopped):
     code = "backup-damaged"
+
+
+class DeadLetterBudget(Stopped):
+    code = "dead-letter-budget"
 
 
 class Fenced(Stopped):

@@ -43,6 +43,7 @@ RELEASED = {
         "topic-recreated",
         "start-not-there",
         "batch-unbalanced",
+        "dead-letter-budget",
         "rule-stopped",
         "batch-too-large",
         "seek-refused",

@@ -10,6 +10,8 @@
 <checkpoint>/backups/  copies that `penstock checkpoint` makes before it changes something
 <checkpoint>/spec.json what the spec said when the pipeline was last started, in short
 <checkpoint>/fork.json where this pipeline was forked from, if it was
+<checkpoint>/replay/   a directory like this one for each replay of dead letters; which letters have come home is known
+                       from here, so it belongs into a backup
 <checkpoint>/lock      held while the pipeline runs
 """
 
@@ -55,9 +57,21 @@ class Home:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Make the directories and hold the lock. The lock dies with the process, however it dies."""
+        """Make the directories and hold the lock."""
+        with self._locked(self.path, self.ledger, self.logs):
+            yield
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of a directory that is no pipeline's own."""
+        with self._locked(self.path):
+            yield
+
+    @contextmanager
+    def _locked(self, *directories: Path) -> Iterator[None]:
+        """The lock dies with the process, however it dies."""
         try:
-            for directory in (self.path, self.ledger, self.logs):
+            for directory in directories:
                 directory.mkdir(parents=True, exist_ok=True)
             lock = (self.path / "lock").open("a+")
         except OSError as error:

@@ -1,41 +1,121 @@
-"""`penstock dlq`: what died, and why."""
+"""`penstock dlq`: what died, why, and what became of it. `dlq replay` is in `dlq_replay`."""
 
 from __future__ import annotations
 
-import re
-import shutil
-import sys
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli import output
+from penstock.cli import letter_text, output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
+from penstock.errors import BadArgument, NotWritable
+
+if TYPE_CHECKING:
+    from penstock.runtime.letters import Letter
+    from penstock.spec.model import Pipeline
 
 Group = tuple[str, str, str, str]
-_SHOWN = 5  # schema ids; --json has them all
+File = Annotated[Path, typer.Argument(help="The pipeline's spec.")]
+Topic = Annotated[str | None, typer.Option(help="Only letters of this topic.")]
+Stage = Annotated[str | None, typer.Option(help="Only of this stage: decode, contract, transform or sink.")]
+Class = Annotated[str | None, typer.Option("--class", help="Only of this error class, such as malformed.")]
+Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Only those whose reason has this in it.")]
+Since = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Only records written to Kafka since: 2026-11-01T00:00:00Z, or 2h.")
+]
+Until = Annotated[str | None, typer.Option(metavar="TIME", help="Only records written to Kafka before.")]
+All = Annotated[bool, typer.Option("--all", help="Also those that a replay has brought home.")]
 
-dlq = typer.Typer(help="Look at dead letters.")
+dlq = typer.Typer(help="Look at dead letters, and replay them.")
 app.add_typer(dlq, name="dlq")
 
 
 @dlq.command()
-def stats(file: Annotated[Path, typer.Argument(help="The pipeline's spec.")], as_json: AsJson = False) -> None:
+def ls(
+    file: File,
+    topic: Topic = None,
+    stage: Stage = None,
+    error_class: Class = None,
+    reason: Reason = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Annotated[int, typer.Option(min=1, help="Most letters to show.")] = 50,
+    every: All = False,
+    as_json: AsJson = False,
+) -> None:
+    """Dead letters one by one, the oldest first: id, time, class and reason."""
+    from penstock.runtime.letters import Wanted, gather
+    from penstock.spec.load import load
+
+    wanted = Wanted(topic, stage, error_class, reason, since, until)
+    held = [each for each in gather(load(file)) if wanted.holds(each)]
+    found = [each for each in held if every or each.state != "replayed"]
+    hidden = len(held) - len(found)
+    data = {"total": len(found), "replayed_hidden": hidden, "letters": [_as_data(each) for each in found[:limit]]}
+    output.emit(
+        data,
+        as_json,
+        lambda: _say(letter_text.listed(found[:limit], len(found[limit:]), hidden, letter_text.width())),
+    )
+
+
+@dlq.command()
+def show(
+    file: File,
+    id_: Annotated[str, typer.Argument(metavar="ID", help="topic:partition:offset, as `ls` shows it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Everything about one dead letter: key, value, headers, and every time it died."""
+    from penstock.route.as_line import to_fields
+    from penstock.runtime.letters import died_at
+    from penstock.spec.load import load
+
+    pipeline = load(file)
+    found = _with_bytes(pipeline, id_)
+    if not found:
+        raise BadArgument(
+            f"there is no dead letter '{id_}'",
+            cause="an id is topic:partition:offset of the record that died",
+            next_command="penstock dlq ls FILE --all",
+        )
+    died = died_at(pipeline, [death for letter, _ in found for death in letter.deaths])
+    data = []
+    for letter, whole in found:
+        own = to_fields(whole)
+        record = {name: own[name] for name in ("key", "value", "headers", "timestamp_type")}
+        history = [{**_death(death), "died": died.get((death.query, death.batch))} for death in letter.deaths]
+        data.append({**_as_data(letter), "timestamp_ms": letter.timestamp_ms, **record, "history": history})
+
+    def human() -> None:
+        for letter, whole in found:
+            _say(letter_text.shown(letter, whole, died, letter_text.width()))
+
+    output.emit({"letters": data}, as_json, human)
+
+
+@dlq.command()
+def stats(file: File, every: All = False, as_json: AsJson = False) -> None:
     """Dead letters grouped by topic, stage, error class and reason, with one sample each."""
-    from penstock.runtime import build
+    from penstock.route.reason import pattern
+    from penstock.runtime.letters import gather
     from penstock.spec.load import load
 
     count: Counter[Group] = Counter()
     sample: dict[Group, str] = {}
     schemas: dict[Group, set[int]] = {}
-    for letter in build.dead_letters(load(file)).read():
-        group = (letter.topic, letter.stage, letter.error_class, pattern(letter.reason))
+    replayed = 0
+    for letter in gather(load(file)):
+        last = letter.last
+        if letter.state == "replayed" and not every:
+            replayed += 1
+            continue
+        group = (letter.topic, last.stage, last.error_class, pattern(last.reason))
         count[group] += 1
-        schemas.setdefault(group, set()).update([letter.schema_id] if letter.schema_id is not None else [])
-        sample.setdefault(group, f"{letter.topic}-{letter.partition} offset {letter.offset}: {letter.reason}")
+        schemas.setdefault(group, set()).update([last.schema_id] if last.schema_id is not None else [])
+        sample.setdefault(group, f"{letter.topic}-{letter.partition} offset {letter.offset}: {last.reason}")
     groups: list[dict[str, Any]] = [
         {
             **dict(zip(("topic", "stage", "class", "reason"), group, strict=True)),
@@ -46,33 +126,91 @@ def stats(file: Annotated[Path, typer.Argument(help="The pipeline's spec.")], as
         for group, n in count.most_common()
     ]
     total = sum(count.values())
-    output.emit({"total": total, "groups": groups}, as_json, lambda: _print(groups, total))
+    output.emit(
+        {"total": total, "replayed": replayed, "groups": groups},
+        as_json,
+        lambda: _say(letter_text.grouped(groups, total, replayed, letter_text.width())),
+    )
 
 
-def pattern(reason: str) -> str:
-    """A reason without what differs from record to record: values, numbers, quoted text."""
-    reason = re.sub(r"; (the value is|begins with) .*", "", reason, flags=re.DOTALL)
-    reason = re.sub(r"; (\w+) = .*", r" (by \1)", reason, flags=re.DOTALL)
-    reason = re.sub(r": .* is not a ", ": … is not a ", reason, flags=re.DOTALL)
-    reason = re.sub(r"\[\d+\]", "[…]", reason)
-    reason = re.sub(r"\(\d+ bytes\)", "(… bytes)", reason)
-    reason = re.sub(r"has [\d,]+ bytes", "has … bytes", reason)
-    reason = re.sub(r"The value '.*' of the type", "The value … of the type", reason, flags=re.DOTALL)
-    return re.sub(r"(position|byte) (0x)?[0-9a-f]+", r"\1 …", reason)
+@dlq.command()
+def export(
+    file: File,
+    to: Annotated[Path, typer.Option(metavar="OUT.jsonl", help="File to write; one that is there is replaced.")],
+    topic: Topic = None,
+    stage: Stage = None,
+    error_class: Class = None,
+    reason: Reason = None,
+    since: Since = None,
+    until: Until = None,
+    every: All = False,
+    as_json: AsJson = False,
+) -> None:
+    """Dead letters as lines of JSON, byte for byte: key, value and headers are in base64."""
+    from penstock.checkpoint.own_log import synced
+    from penstock.route.as_line import to_line
+    from penstock.runtime.letters import Wanted, gather, key_of, whole
+    from penstock.spec.load import load
+
+    pipeline = load(file)
+    wanted = Wanted(topic, stage, error_class, reason, since, until)
+    held = [each for each in gather(pipeline) if wanted.holds(each) and (every or each.state != "replayed")]
+    chosen = {each.key: each for each in held}
+    lines = 0
+    try:
+        with synced(to) as out:
+            for letter in whole(pipeline, set(chosen)):
+                about = chosen[key_of(letter)]
+                if letter.query == about.last.query:  # the bytes are the same each time it died
+                    history = [_death(death) for death in about.deaths]
+                    out.write(to_line(letter, id=about.id, state=about.state, history=history))
+                    lines += 1
+    except OSError as error:
+        raise NotWritable(f"cannot write {to}", cause=error.strerror, next_command="choose another file") from None
+    data = {"exported": lines, "to": str(to)}
+    output.emit(data, as_json, lambda: output.say(f"{lines:,} dead letters in {to}"))
 
 
-def _print(groups: list[dict[str, Any]], total: int) -> None:
-    output.say(f"{total:,} dead letters")
-    for group in groups:
-        ids = ", ".join(map(str, group["schema_ids"][:_SHOWN])) + ", …" * (len(group["schema_ids"]) > _SHOWN)
-        where = output.clean(group["topic"]) + (f" (schema {ids})" if ids else "")
-        output.say(
-            f"{group['count']:>8,}  {where}: {group['stage']}, {group['class']}: {output.clean(group['reason'])}"
-        )
-        output.say(f"{'':>10}e.g. {_fitting(output.clean(group['sample']))}")
+def _with_bytes(pipeline: Pipeline, id_: str) -> list[tuple[Letter, Any]]:
+    """Of a topic that was made again there can be several records with the same place."""
+    from penstock.runtime.letters import gather, key_of, whole
+
+    found = {each.key: each for each in gather(pipeline) if each.id == id_}
+    bytes_of = {key_of(each): each for each in whole(pipeline, set(found))} if found else {}
+    return [(letter, bytes_of[key]) for key, letter in found.items() if key in bytes_of]
 
 
-def _fitting(text: str) -> str:
-    """As much as a line of the terminal holds; all of it elsewhere."""
-    width = shutil.get_terminal_size().columns - 16 if sys.stdout.isatty() else len(text)
-    return text if len(text) <= width else text[: width - 1] + "…"
+def _as_data(letter: Letter) -> dict[str, Any]:
+    last = letter.last
+    return {
+        "id": letter.id,
+        "topic": letter.topic,
+        "partition": letter.partition,
+        "offset": letter.offset,
+        "time": letter_text.moment(letter.timestamp_ms),
+        "stage": last.stage,
+        "class": last.error_class,
+        "reason": last.reason,
+        "bytes": letter.size,
+        "deaths": len(letter.deaths),
+        "state": letter.state,
+        "replays": list(letter.replays),
+    }
+
+
+def _death(death: Any) -> dict[str, Any]:
+    return {
+        "by": death.by,
+        "query": death.query,
+        "batch": death.batch,
+        "stage": death.stage,
+        "class": death.error_class,
+        "reason": death.reason,
+        "schema_id": death.schema_id,
+        "sinks": death.sinks.split(",") if death.sinks else None,
+    }
+
+
+def _say(lines: Any) -> None:
+    for line in lines:
+        output.say(line)

@@ -56,6 +56,7 @@ _COMMANDS = (
     "doctor",
     "events",
     "dlq",
+    "dlq_replay",
     "jars",
     "servers",
     "registry",

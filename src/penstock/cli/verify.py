@@ -40,7 +40,8 @@ def _print(report: Report) -> None:
     say(f"{report.pipeline}: {report.batches} batches, {report.offsets:,} offsets, {report.records:,} records")
     for name, rows in report.sinks.items():
         say(f"  {rows:>12,}  in sink {name} (proven {report.proof.get(name, '')})")
-    say(f"  {report.dead:>12,}  dead letters")
+    replayed = f", {report.replayed:,} of them replayed since" if report.replayed else ""
+    say(f"  {report.dead:>12,}  dead letters{replayed}")
     for name, count in report.dropped.items():
         say(f"  {count:>12,}  dropped: {name}")
     for expired in report.expired:

@@ -32,6 +32,7 @@ class DeadLetter:
     query: str
     batch: int
     schema_id: int | None = None
+    sinks: str | None = None  # names of those that do not have the record, with commas; None: no sink has it
 
     @property
     def position(self) -> tuple[str, int, int]:
@@ -52,7 +53,9 @@ _AS_HEADERS = {
     "error_class": str,
     "reason": str,
     "schema_id": int,
+    "sinks": str,
 }
+_OPTIONAL = {"schema_id", "sinks"}
 _FIRST = "pipeline"
 
 
@@ -79,8 +82,9 @@ class DeadLetters(Protocol):
         """Everything written so far, for `dlq` and `verify`."""
 
 
-def as_rows(judged: DataFrame, verdict: tuple[Column, Column, Column]) -> DataFrame:
-    """Dead rows in the shape every writer takes. `judged` must carry the raw columns in `_kafka`."""
+def as_rows(judged: DataFrame, verdict: tuple[Column, Column, Column], sinks: Column | None = None) -> DataFrame:
+    """Dead rows in the shape every writer takes. `judged` must carry the raw columns in `_kafka`. `sinks`: those that
+    do not get the record; not given: none of them does."""
     from pyspark.sql import functions as F
 
     at = F.col(record.KAFKA)
@@ -98,6 +102,7 @@ def as_rows(judged: DataFrame, verdict: tuple[Column, Column, Column]) -> DataFr
         error_class.alias("error_class"),
         reason.alias("reason"),
         at["schema_id"].alias("schema_id"),
+        (F.lit(None).cast("string") if sinks is None else sinks).alias("sinks"),
     )
 
 
@@ -116,6 +121,7 @@ def from_row(row: Any, batch: Batch) -> DeadLetter:
         error_class=row["error_class"],
         reason=row["reason"],
         schema_id=row["schema_id"],
+        sinks=row["sinks"],
         pipeline=batch.pipeline,
         query=batch.query,
         batch=batch.id,
@@ -150,7 +156,7 @@ def from_headers(
         except ValueError:
             return None
         first -= 1
-    if not _AS_HEADERS.keys() - {"schema_id"} <= fields.keys():
+    if not _AS_HEADERS.keys() - _OPTIONAL <= fields.keys():
         return None
     return DeadLetter(key=key, value=value, headers=headers[:first], **fields)
 

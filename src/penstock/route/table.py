@@ -62,5 +62,6 @@ class DeadLetterTable:
             for row in rows.to_pylist():
                 batch = Batch(row["pipeline"], row["query"], row["batch"])
                 if batch.pipeline == self.pipeline and query in (None, batch.query):
+                    row.setdefault("sinks", None)  # written by an older version
                     row["timestamp_ms"] = (row["timestamp"] - _EPOCH) // timedelta(milliseconds=1)
                     yield dead_letter.from_row(row, batch)

@@ -27,10 +27,11 @@ from typing import TYPE_CHECKING
 from penstock import failpoint, record
 from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, TopicFact
 from penstock.checkpoint.log import SparkLog
-from penstock.errors import BatchUnbalanced
+from penstock.errors import BatchUnbalanced, DeadLetterBudget
 from penstock.record import Batch, Failure
 from penstock.runtime import balance, fingerprint
 from penstock.runtime.balance import unbalanced
+from penstock.runtime.budget import Spending
 from penstock.runtime.culprits import culprits, speaks_of_a_value, without
 from penstock.runtime.inlet import Inlet, Position, all_views, passed, source_views
 from penstock.runtime.one_pass import Shortcut, shortcut
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from penstock.route.dead_letter import DeadLetters
     from penstock.sink.contract import Sink, Written
 
-_RAW = (
+RAW = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
     "headers array<struct<key:string,value:binary>>"
 )
@@ -77,6 +78,8 @@ class Assembly:
     first: bool = True  # no batch has ended since the start: what the operator accepted is for this one
     replay: bool = True  # the next batch may have been written before: after a start, and after a failure
     took: dict[str, float] = field(default_factory=dict)  # seconds, by sink, of the batch that runs
+    budget: Spending | None = None  # how many records may die
+    spared: dict[str, set[Position]] = field(default_factory=dict)  # by sink: records it holds already (`replay`)
 
     def process(self, raw: DataFrame, batch_id: int) -> Entry:
         ranges = self.log.ranges(batch_id)
@@ -103,8 +106,9 @@ class Assembly:
         failpoint.reach("after-sinks", batch_id, raw)
         # 3. dead letters
         rejected = _rejected(done for done, _ in written.values())
+        sinks = _without_it({name: done for name, (done, _) in written.items()}, failed)
         failing = {where: why for found in failed.values() for where, why in found.items() if where not in rejected}
-        self._bury(batch, raw, counted, rejected, failing, [done.letters for done, _ in written.values()])
+        self._bury(batch, raw, counted, rejected, failing, sinks, [done.letters for done, _ in written.values()])
         failpoint.reach("after-dead-letters", batch_id, raw)
         # 4. the balance
         by_view = Counter(topics[topic].view for topic, _, _ in (*rejected, *failing))
@@ -139,6 +143,8 @@ class Assembly:
         self.ledger.append(entry)
         failpoint.reach("after-ledger", batch_id, raw)
         self.first = self.replay = False
+        if self.budget is not None:
+            self.budget.spent(entry)
         if self.readers.given_up:  # for this batch; the next one that meets an unknown schema waits again
             self.readers.given_up = False
             self.look_up_anew()
@@ -164,15 +170,22 @@ class Assembly:
         """Steps 1 and 2: what was counted per view, what each sink says, and what each sink is over."""
         # 1. decode and judge
         over = self._over(raw)
-        shared = len(self.inlets) > 1 or len(self.outlets) > 1 or None in over.values()
+        several = len(self.inlets) > 1 or len(self.outlets) > 1 or None in over.values()
+        shared = several or self.budget is not None  # with a budget rows are counted, and only then written
         tallies = {i.view: Tally(i.contract, i.judged(raw), shared=shared, locate=locate) for i in self.inlets}
         sources = {inlet.view: passed(tallies[inlet.view].rows) for inlet in self.inlets}
         made = views(sources, self.pipeline.transform)
+        left_out = {
+            o.sink.name: {*failed.get(o.sink.name, ()), *self.spared.get(o.sink.name, ())} for o in self.outlets
+        }
         sound = {
             name: views({view: without(rows, some) for view, rows in sources.items()}, self.pipeline.transform)
-            for name, some in failed.items()
+            for name, some in left_out.items()
+            if some
         }
         try:
+            counted = {view: tally.result() for view, tally in tallies.items()} if self.budget is not None else {}
+            self._afford(batch, raw, counted)
             # 2. sinks
             failpoint.reach("before-sinks", batch.id, raw)
             written = {
@@ -181,7 +194,7 @@ class Assembly:
                 )
                 for o in self.outlets
             }
-            counted = {view: tally.result() for view, tally in tallies.items()}
+            counted = counted or {view: tally.result() for view, tally in tallies.items()}
         finally:
             for tally in tallies.values():
                 tally.release()
@@ -194,7 +207,11 @@ class Assembly:
         name, view, began = way.finish.name, way.inlet.view, time.monotonic()
         failpoint.reach("before-sinks", batch.id, raw)
         counted, done, which = way.run(
-            failpoint.midway("during-sinks", batch.id, raw), batch, replay=self.replay, locate=locate
+            failpoint.midway("during-sinks", batch.id, raw),
+            batch,
+            replay=self.replay,
+            locate=locate,
+            afford=(lambda found: self._afford(batch, raw, {view: found})) if self.budget is not None else None,
         )
         self.took[name] = time.monotonic() - began
         if done.all != counted.counts.passed and not self._accepts_replay():
@@ -230,7 +247,7 @@ class Assembly:
     def settle(self, spark: SparkSession) -> None:
         """Resolve every rule and every step over no rows, and tell the sinks what they will get: what is wrong shows
         before anything is read."""
-        sources = source_views(self.inlets, spark.createDataFrame([], _RAW))
+        sources = source_views(self.inlets, spark.createDataFrame([], RAW))
         made = views(sources, self.pipeline.transform)
         told = []
         for outlet in self.outlets:
@@ -270,6 +287,11 @@ class Assembly:
             which -= sum(fingerprint.of_offset(r.topic, r.partition, r.offset) for r in done.rejected)
         return done, which
 
+    def _afford(self, batch: Batch, raw: DataFrame, counted: dict[str, Counted]) -> None:
+        """Called when decode and contract are counted and no sink is written. Raises DeadLetterBudget."""
+        if self.budget is not None and not (self.first and DeadLetterBudget.code in self.accepted):
+            self.budget.check(batch.id, raw, self.inlets, counted)
+
     def _accepts_replay(self) -> bool:
         """The operator said that what a batch wrote before the crash counts, whatever its replay makes of it."""
         return self.first and BatchUnbalanced.code in self.accepted
@@ -281,6 +303,7 @@ class Assembly:
         counted: dict[str, Counted],
         rejected: dict[Position, Failure],
         failing: dict[Position, Failure],
+        sinks: dict[Position, str],
         posted: list[int | None],
     ) -> None:
         """Write the dead letters, unless the one sink there is has sent them along (`posted`)."""
@@ -290,8 +313,8 @@ class Assembly:
             held = self.dead_letters.written(batch)
         if held is None and dead:
             parts = [i.dead_rows(raw, counted[i.view]) for i in self.inlets if counted[i.view].counts.dead]
-            parts += [i.picked_rows(raw, record.SINK, rejected) for i in self.inlets if rejected]
-            parts += [i.picked_rows(raw, record.TRANSFORM, failing) for i in self.inlets if failing]
+            parts += [i.picked_rows(raw, record.SINK, rejected, sinks) for i in self.inlets if rejected]
+            parts += [i.picked_rows(raw, record.TRANSFORM, failing, sinks) for i in self.inlets if failing]
             held = self.dead_letters.write(batch, reduce(lambda a, b: a.unionByName(b), parts))
         if (held or 0) != dead and not self._accepts_replay():
             raise unbalanced(batch.id, f"{dead} records died, {held or 0} dead letters were written")
@@ -320,3 +343,15 @@ def _rejected(written: Iterable[Written]) -> dict[Position, Failure]:
         for row in done.rejected:
             found.setdefault((row.topic, row.partition, row.offset), row.why)
     return found
+
+
+def _without_it(written: dict[str, Written], failed: Culprits) -> dict[Position, str]:
+    """For each record that a step or a sink refused: the sinks that do not have it. Others may."""
+    found: dict[Position, set[str]] = {}
+    for name, done in written.items():
+        for row in done.rejected:
+            found.setdefault((row.topic, row.partition, row.offset), set()).add(name)
+    for name, some in failed.items():
+        for where in some:
+            found.setdefault(where, set()).add(name)
+    return {where: ",".join(sorted(names)) for where, names in found.items()}

@@ -14,16 +14,15 @@ found by query and batch, as in the stream. A backfill that is complete does not
 from __future__ import annotations
 
 import json
-import shutil
 import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.checkpoint.files import put
+from penstock.checkpoint import own_log
 from penstock.checkpoint.home import Home
-from penstock.checkpoint.log import Positions, SparkLog, as_json
+from penstock.checkpoint.log import Positions, SparkLog
 from penstock.errors import BadArgument, TableOfAnotherQuery
 from penstock.kafka import admin
 from penstock.kafka.connection import client_config
@@ -64,7 +63,9 @@ def run(
     with home.held():
         log = SparkLog(home.spark)
         if log.query_id() is None:
-            _write_down(home.spark, wanted, *_resolved(pipeline, wanted))
+            id_ = {"id": f"backfill-{uuid.uuid4()}", "range": [wanted.first, wanted.end]}
+            with own_log.written_down(home.spark, id_, *_resolved(pipeline, wanted)):
+                pass
         _same_range(home.spark, wanted)
         guard.check(home, pipeline.name, frozenset())
         assembly = build.assembly(pipeline, home)
@@ -83,7 +84,7 @@ def run(
                 entry = assembly.process(source.bounded(spark, pipeline, log.ranges(number)), number)
             except Exception as error:
                 raise translate(error, home.logs / session.LOG_NAME) from error
-            put(home.spark / "commits" / str(number), b"v1\n{}")
+            own_log.commit(home.spark, number)
             watch.batch_done(entry, time.monotonic() - began)
     return home
 
@@ -129,16 +130,3 @@ def _same_range(spark: Path, wanted: Range) -> None:
             cause=f"it goes from {before[0]} to {before[1]}",
             next_command="give the new one another name: --as NAME",
         )
-
-
-def _write_down(spark: Path, wanted: Range, first: Positions, ends: list[Positions]) -> None:
-    new = spark.with_name("spark.new")
-    shutil.rmtree(new, ignore_errors=True)
-    for directory in ("offsets", "commits", "sources/0"):
-        (new / directory).mkdir(parents=True)
-    metadata = {"id": f"backfill-{uuid.uuid4()}", "range": [wanted.first, wanted.end]}
-    put(new / "metadata", json.dumps(metadata).encode())
-    put(new / "sources" / "0" / "0", f"v1\n{as_json(first)}".encode())
-    for number, end in enumerate(ends):
-        put(new / "offsets" / str(number), f"v1\n{{}}\n{as_json(end)}".encode())
-    new.rename(spark)

@@ -19,6 +19,7 @@ from penstock.route.dead_letter import DeadLetters
 from penstock.route.kafka_topic import DeadLetterTopics
 from penstock.route.table import DeadLetterTable
 from penstock.runtime.assemble import Assembly
+from penstock.runtime.budget import Spending
 from penstock.runtime.inlet import Inlet
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.readers import Readers
@@ -56,11 +57,16 @@ def backfills(pipeline: Pipeline) -> list[str]:
     return sorted(d.name for d in directory.iterdir() if d.is_dir()) if directory.is_dir() else []
 
 
+def replay_home(pipeline: Pipeline, name: str) -> Home:
+    return Home(home(pipeline).path / "replay" / name)
+
+
 def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str] = ()) -> Assembly:
     """The parts of a pipeline, on its own checkpoint or on a backfill's."""
     at = at or home(pipeline)
     ledger = Ledger(at.ledger)
     last = ledger.last()
+    allowed = pipeline.dead_letters.budget
     following = readers(pipeline)
     return Assembly(
         pipeline=pipeline,
@@ -74,6 +80,7 @@ def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str]
         ledger=ledger,
         topics=TopicWatch(client_config(pipeline), pipeline.source, last.topics if last else {}),
         accepted=sorted(accepted),
+        budget=Spending.since(allowed, ledger.entries()) if allowed else None,
     )
 
 
@@ -181,7 +188,8 @@ def _key(upsert: spec.Upsert | None) -> tuple[tuple[str, ...], str | None]:
 def dead_letters(pipeline: Pipeline) -> DeadLetters:
     to = pipeline.dead_letters
     if to.delta:
-        return DeadLetterTable(DeltaSink(_DEAD_LETTERS, _path(pipeline, to.delta.path)), pipeline.name)
+        # `evolve`: a table that an older version made lacks columns that letters have gained.
+        return DeadLetterTable(DeltaSink(_DEAD_LETTERS, _path(pipeline, to.delta.path), evolve=True), pipeline.name)
     assert to.kafka is not None  # the model allows exactly one of the two
     return DeadLetterTopics(client_config(pipeline), pipeline.name, to.kafka.topic, tuple(pipeline.source.topics))
 

@@ -7,7 +7,7 @@ single records are left. They become dead letters; the rest of the batch is writ
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ def culprits(
     return found if len(found) <= MOST else {}
 
 
-def without(rows: DataFrame, positions: dict[Position, Failure]) -> DataFrame:
+def without(rows: DataFrame, positions: Iterable[Position]) -> DataFrame:
     """The rows that do not come from these records."""
     from pyspark.sql import functions as F
 

@@ -44,15 +44,19 @@ class Inlet:
         dead = judged.where(judged[record.RULE].isin(self.contract.deadly))
         return dead_letter.as_rows(dead, self.contract.reason(dead))
 
-    def picked_rows(self, raw: DataFrame, stage: str, failed: dict[Position, Failure]) -> DataFrame:
-        """The records of this view that a later stage refused, with their bytes and its reasons."""
+    def picked_rows(
+        self, raw: DataFrame, stage: str, failed: dict[Position, Failure], sinks: dict[Position, str]
+    ) -> DataFrame:
+        """The records of this view that a later stage refused, with their bytes and its reasons. `sinks`: those that
+        do not get each of them."""
         from pyspark.sql import functions as F
 
         at = list(failed)
         judged = self.judged(_at(raw, at) if len(at) <= _FEW else raw, with_raw=True)
         reasons = raw.sparkSession.createDataFrame(
-            [(*where, why.error_class, why.reason) for where, why in failed.items()],
-            "at_topic string, at_partition int, at_offset bigint, why_class string, why_reason string",
+            [(*where, why.error_class, why.reason, sinks.get(where)) for where, why in failed.items()],
+            "at_topic string, at_partition int, at_offset bigint, why_class string, why_reason string, "
+            "why_sinks string",
         )
         here = F.col(record.KAFKA)
         same = (
@@ -61,7 +65,7 @@ class Inlet:
             & (here["offset"] == F.col("at_offset"))
         )
         dead = judged.join(F.broadcast(reasons), same)
-        return dead_letter.as_rows(dead, (F.lit(stage), F.col("why_class"), F.col("why_reason")))
+        return dead_letter.as_rows(dead, (F.lit(stage), F.col("why_class"), F.col("why_reason")), F.col("why_sinks"))
 
 
 def passed(judged: DataFrame) -> DataFrame:

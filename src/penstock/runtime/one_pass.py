@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -34,7 +34,7 @@ from penstock.transform.contract import DECODE, TOMBSTONE
 from penstock.transform.native import Condition, condition
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
     from penstock.runtime.outlet import Outlet
 
@@ -192,6 +192,10 @@ class Finish(Protocol):
     def posts(self) -> bool:
         """Whether dead letters are written by it, together with the rows; it is then handed the raw records too."""
 
+    @property
+    def publishes(self) -> bool:
+        """Whether nothing is visible before `end`; else each worker commits what it wrote."""
+
     def begin(self, batch: Batch, rows: DataFrame, /, *, replay: bool) -> Out: ...
 
     def end(self, batch: Batch, outcomes: list[dict[str, Any]], passed: int, /) -> Written: ...
@@ -214,6 +218,10 @@ class Files:
     @property
     def posts(self) -> bool:
         return False
+
+    @property
+    def publishes(self) -> bool:
+        return True
 
     def begin(self, batch: Batch, _rows: DataFrame, *, replay: bool) -> Out:
         self._held = self.sink.held(batch) if replay else None
@@ -238,26 +246,45 @@ class Shortcut:
     judge: Judge
     finish: Finish
 
-    def run(self, raw: DataFrame, batch: Batch, *, replay: bool, locate: bool) -> tuple[Counted, Written, int]:
-        """What was counted, what the sink says, and the fingerprint of what it was handed."""
-        decode, contract = self.inlet.decode, self.inlet.contract
-        sent, worker = decode.handed(raw, with_raw=self.finish.posts)
-        out = self.finish.begin(batch, raw, replay=replay)
-        one_pass = OnePass(worker, self.judge, frozenset(contract.deadly), Origins(decode.topic), out, locate)
-        found = sent.mapInArrow(one_pass, _RESULT).collect()
-        passed = sum(row["passed"] for row in found)
+    def run(
+        self, raw: DataFrame, batch: Batch, *, replay: bool, locate: bool, afford: Callable[[Counted], None] | None
+    ) -> tuple[Counted, Written, int]:
+        """What was counted, what the sink says, and the fingerprint of what it was handed.
+
+        `afford` is asked before anything is visible. Where workers commit by themselves the batch is counted first,
+        which reads it twice.
+        """
+        if afford is not None and not self.finish.publishes:
+            afford(self._counted(self._passed(raw, Counting(), locate=locate), locate=locate))
+            afford = None
+        found = self._passed(raw, self.finish.begin(batch, raw, replay=replay), locate=locate)
+        counted = self._counted(found, locate=locate)
+        if afford is not None:
+            afford(counted)
         outcomes = [json.loads(row["outcome"]) for row in found if row["outcome"]]
-        written = self.finish.end(batch, outcomes, passed)
+        written = self.finish.end(batch, outcomes, counted.counts.passed)
+        which = sum(row["fingerprint"] for row in found)
+        which -= sum(fingerprint.of_offset(r.topic, r.partition, r.offset) for r in written.rejected)
+        return counted, written, which
+
+    def _passed(self, raw: DataFrame, out: Out, *, locate: bool) -> list[Row]:
+        """One row per task, in the columns of `_RESULT`."""
+        decode, deadly = self.inlet.decode, frozenset(self.inlet.contract.deadly)
+        sent, worker = decode.handed(raw, with_raw=self.finish.posts)
+        return sent.mapInArrow(
+            OnePass(worker, self.judge, deadly, Origins(decode.topic), out, locate), _RESULT
+        ).collect()
+
+    def _counted(self, found: list[Row], *, locate: bool) -> Counted:
+        contract = self.inlet.contract
         verdicts: Counter[str] = Counter()
         for row in found:
             verdicts.update(row["verdicts"])
         dead = sum(verdicts[name] for name in contract.deadly)
         dropped = {name: verdicts[name] for name in contract.dropping}
-        counts = ViewCount(sum(row["read"] for row in found), passed, dead, dropped)
+        read, passed = (sum(row[name] for row in found) for name in ("read", "passed"))
         at = [(p["topic"], p["partition"], p["offset"]) for row in found for p in row["dead"]] if locate else None
-        which = sum(row["fingerprint"] for row in found)
-        which -= sum(fingerprint.of_offset(r.topic, r.partition, r.offset) for r in written.rejected)
-        return Counted(counts, at), written, which
+        return Counted(ViewCount(read, passed, dead, dropped), at)
 
 
 def shortcut(pipeline: Pipeline, inlets: list[Inlet], outlets: list[Outlet], incoming: Incoming) -> Shortcut | str:

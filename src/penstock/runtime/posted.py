@@ -83,7 +83,7 @@ class Posted:
 
     def refused(self, rows: pa.RecordBatch, sink: str, failures: list[dict[str, Any]]) -> list[Letter]:
         return [
-            self._letter(row, record.SINK, failure["class"], f"sink '{sink}': {failure['reason']}")
+            self._letter(row, record.SINK, failure["class"], f"sink '{sink}': {failure['reason']}", sink)
             for row, failure in zip(self._rows(rows), failures, strict=True)
         ]
 
@@ -96,9 +96,12 @@ class Posted:
                 row[f"{KAFKA}_{name}"] = value
         return found
 
-    def _letter(self, row: dict[str, Any], stage: str, error_class: str, reason: str) -> Letter:
+    def _letter(
+        self, row: dict[str, Any], stage: str, error_class: str, reason: str, sinks: str | None = None
+    ) -> Letter:
         at = {name: row[f"{KAFKA}_{name}"] for name in (*ORIGIN, *record.ON_REQUEST)}
         why = {"stage": stage, "error_class": error_class, "reason": reason, "schema_id": row[SCHEMA_ID]}
+        why["sinks"] = sinks
         letter = from_row({**at, **why, "timestamp_ms": at["timestamp"] // 1000}, self.batch)
         to = self.to.replace("{topic}", letter.topic)
         return Letter(letter.position, to, letter.key, letter.value, to_headers(letter), letter.timestamp_ms)

@@ -25,8 +25,9 @@ from penstock.kafka.connection import client_config
 from penstock.kafka.consume import position, visible
 from penstock.record import KAFKA, SINK, TRANSFORM, OffsetRange
 from penstock.route.dead_letter import DeadLetters
-from penstock.runtime import build, fingerprint, recount
+from penstock.runtime import build, fingerprint, recount, replay_proof
 from penstock.runtime.failure import translate
+from penstock.runtime.replay_proof import Took, Wrong
 from penstock.sink.contract import Sink
 from penstock.spec.model import Pipeline
 
@@ -66,6 +67,7 @@ class Report:
     records: int = 0
     sinks: dict[str, int] = field(default_factory=dict)
     dead: int = 0
+    replayed: int = 0  # of those: dead no more, because a replay brought them home
     dropped: dict[str, int] = field(default_factory=dict)
     proof: dict[str, str] = field(default_factory=dict)  # sink -> "by offset" or "by count"
     expired: list[OffsetRange] = field(default_factory=list)  # Kafka no longer holds them: taken from the ledger
@@ -107,15 +109,19 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
     _follow_on(entries, log, report)
     records = _in_kafka(pipeline, entries, report)
     dead, refused, by_batch = _in_dead_letters(build.dead_letters(pipeline), query, report)
+    replayed = replay_proof.took(pipeline) if backfill is None else []
     held = {name: None if build.backfills(pipeline) else sink.positions(KAFKA) for name, sink in sinks.items()}
     report.in_flight = _in_flight(log, entries)  # after the sinks were read: the pipeline may be running
     _same_as_read(entries, records, dead, report, by_batch)
     for name, sink in sinks.items():
-        _in_sink(pipeline, sink, held[name], entries, records, dead, refused, report)
+        own = _without_replays(sink, held[name], replayed, report)
+        _in_sink(pipeline, sink, own, entries, records, dead, refused, report)
     former = {name for entry in entries for name in entry.sinks} - sinks.keys()
     report.unproven += [f"sink '{name}' is in the ledger and no longer in the spec" for name in sorted(former)]
     report.records = sum(e.read for e in entries)
-    report.dead = sum(map(len, dead.values()))
+    report.dead, report.replayed = sum(map(len, dead.values())), replay_proof.home_again(replayed)
+    report.findings += map(_found, replay_proof.dead_again(replayed))
+    report.unproven += replay_proof.unfinished(replayed)
     report.lost = [r for e in entries for r in e.lost]
     report.skipped = _never_read(entries)
     for entry in entries:
@@ -307,7 +313,7 @@ def _in_sink(
         return
     report.proof[name] = "by offset"
     held = _once(positions, f"sink '{name}'", report)
-    report.sinks[name] = sum(map(len, positions.values()))
+    report.sinks.setdefault(name, sum(map(len, positions.values())))
     for partition, offsets in held.items():
         _invented(partition, offsets, records, f"sink '{name}'", report)
         elsewhere = np.setdiff1d(dead.get(partition, _NOTHING), refused.get(partition, _NOTHING))
@@ -324,6 +330,26 @@ def _in_sink(
             )
     for entry in entries:
         _batch_in_sink(pipeline, name, entry, records, dead, held, report)
+
+
+def _without_replays(
+    sink: Sink, positions: dict[Partition, list[int]] | None, replayed: list[Took], report: Report
+) -> dict[Partition, list[int]] | None:
+    """What the stream itself brought into a sink; what replays brought is judged here."""
+    counts = [count for each in replayed if each.entry and (count := each.entry.sinks.get(sink.name))]
+    by_count = positions is None or any(count.dropped is None or count.superseded for count in counts)
+    if by_count:
+        report.findings += map(_found, replay_proof.by_count(sink, replayed))
+    if positions is None:
+        return None
+    own, wrong = replay_proof.apart(sink.name, positions, replayed)
+    report.findings += [] if by_count else map(_found, wrong)
+    report.sinks[sink.name] = sum(map(len, positions.values()))
+    return own
+
+
+def _found(wrong: Wrong) -> Finding:
+    return Finding(wrong.kind, wrong.text, None, wrong.topic, wrong.partition, wrong.offsets)
 
 
 def _batch_in_sink(

@@ -78,15 +78,31 @@ class DeadLetterTable(Part):
     path: Text = Field(description="Directory of the table, relative to the spec.")
 
 
+class Budget(Part):
+    """How many records may die before the pipeline is broken and not the records. The share is taken over a batch, and
+    over the batches that ended before it, up to 20 together, where that makes it larger.
+    """
+
+    share: float = Field(
+        ge=0, lt=1, description="Most dead records, as a share of all. Above it the pipeline stops.", examples=[0.05]
+    )
+    at_least: int = Field(
+        100, ge=1, le=10**12, description="Fewer dead records than this never stop it, whatever their share."
+    )
+
+
 class DeadLetters(Part):
     """Where records go that could not be decoded or broke the contract, written exactly once: `kafka`
     or `delta`.
     """
 
-    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["kafka"]}, {"required": ["delta"]}]})
 
     kafka: DeadLetterTopic | None = Field(None, description="Write dead letters to a Kafka topic.")
     delta: DeadLetterTable | None = Field(None, description="Write dead letters to a Delta table.")
+    budget: Budget | None = Field(
+        None, description="Stop, before anything of the batch is written, when too many of its records would die."
+    )
 
     @model_validator(mode="after")
     def _one_kind(self) -> DeadLetters:

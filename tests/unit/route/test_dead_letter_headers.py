@@ -27,9 +27,11 @@ LETTER = DeadLetter(
     query="5f1c",
     batch=7,
     schema_id=9,
+    sinks="lake",
 )
 OURS = [name for name, _ in to_headers(replace(LETTER, headers=[]))]
-REQUIRED = [name for name in OURS if name != "penstock.schema_id"]
+OPTIONAL = {"penstock.schema_id", "penstock.sinks"}
+REQUIRED = [name for name in OURS if name not in OPTIONAL]
 
 some_bytes = st.none() | st.binary(max_size=20)
 text = st.text(max_size=10)  # hypothesis leaves out lone surrogates, as UTF-8 does
@@ -56,6 +58,7 @@ letters = st.builds(
     query=text,
     batch=number,
     schema_id=st.none() | number,
+    sinks=st.none() | text,
 )
 patient = settings(max_examples=200, deadline=None)
 

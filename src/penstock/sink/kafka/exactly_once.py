@@ -278,6 +278,10 @@ class OnePassKafka:
     def posts(self) -> bool:
         return self.letters is not None
 
+    @property
+    def publishes(self) -> bool:
+        return False  # every worker commits the transaction of its input partition
+
     def begin(self, batch: Batch, rows: DataFrame, *, replay: bool) -> SendPicked:
         self.sink.begin(batch, replay=replay)
         works = self.sink.works(batch, failpoint.crash(batch.id, rows))

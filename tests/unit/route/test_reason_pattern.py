@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from penstock.cli.dlq import pattern
 from penstock.decode.json import JsonDecoder
+from penstock.route.reason import pattern
 from penstock.spec.types import Array, Decimal, Member, Scalar, Struct
 
 SCHEMA = Struct(

@@ -1,0 +1,135 @@
+"""The dead-letter budget (Q6): where too many records of a batch would die, the pipeline is broken and not the records.
+
+Judged when decode and contract have been counted and before a sink is written, so that the batch can run again after a
+mend, with other records in it: nothing of it is anywhere yet.
+
+Small batches never have many dead records, so the batches before are taken into account too: the share is taken over
+this batch, over it and the one before, and so on, and the worst one counts. Records that a step or a sink refuses are
+known only after the write; they count from the next batch on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from penstock.checkpoint.ledger import Entry
+from penstock.errors import DeadLetterBudget
+from penstock.route.reason import pattern
+from penstock.runtime.inlet import Inlet
+from penstock.runtime.tally import Counted
+from penstock.spec.model import Budget
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TOGETHER = 20  # batches over which a share is taken, at most
+_LOOKED_AT = 1000  # dead records of the batch whose reasons the error counts
+_NAMED = 3  # reasons in the error's text; its facts have all of them
+
+
+@dataclass(frozen=True)
+class Share:
+    """Dead records among those read, over some batches that end with the newest."""
+
+    read: int = 0
+    dead: int = 0
+    batches: int = 0
+
+    def with_batch(self, read: int, dead: int) -> Share:
+        return Share(self.read + read, self.dead + dead, self.batches + 1)
+
+    @property
+    def of_all(self) -> float:
+        return self.dead / self.read if self.read else 0.0
+
+
+def exceeded(budget: Budget, now: tuple[int, int], before: Iterable[tuple[int, int]]) -> Share | None:
+    """The worst share above the budget, None where there is none. `before`: read and dead, the newest batch first."""
+    taken, worst = Share(), None
+    for read, dead in [now, *before][:TOGETHER]:
+        taken = taken.with_batch(read, dead)
+        over = taken.dead >= budget.at_least and taken.of_all > budget.share
+        if over and (worst is None or taken.of_all > worst.of_all):
+            worst = taken
+    return worst
+
+
+@dataclass
+class Spending:
+    """What the last batches spent of the budget. From the ledger, so that a restart forgets nothing."""
+
+    budget: Budget
+    before: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=TOGETHER - 1))  # the newest first
+
+    @classmethod
+    def since(cls, budget: Budget, entries: Iterable[Entry]) -> Spending:
+        made = cls(budget)
+        for entry in entries:
+            made.spent(entry)
+        return made
+
+    def spent(self, entry: Entry) -> None:
+        if DeadLetterBudget.code in entry.accepted:  # what the operator let through does not count again
+            self.before.clear()
+        else:
+            self.before.appendleft((entry.read, entry.dead))
+
+    def check(self, batch: int, raw: DataFrame, inlets: Iterable[Inlet], counted: dict[str, Counted]) -> None:
+        """Raises DeadLetterBudget, with the reasons: the letters of this batch are not written."""
+        read = sum(found.counts.read for found in counted.values())
+        dead = sum(found.counts.dead for found in counted.values())
+        share = exceeded(self.budget, (read, dead), self.before)
+        if share is not None:
+            raise _stop(self.budget, batch, dead, share, _reasons(raw, inlets, counted) if dead else [])
+
+
+def _reasons(raw: DataFrame, inlets: Iterable[Inlet], counted: dict[str, Counted]) -> list[dict[str, object]]:
+    """What is wrong with the records that would die, the most frequent first, with one of each."""
+    parts = [inlet.dead_rows(raw, counted[inlet.view]) for inlet in inlets if counted[inlet.view].counts.dead]
+    dead = reduce(lambda a, b: a.unionByName(b), parts)
+    count: Counter[tuple[str, str, str]] = Counter()
+    sample: dict[tuple[str, str, str], str] = {}
+    columns = ("topic", "partition", "offset", "stage", "error_class", "reason")
+    for row in dead.select(*columns).limit(_LOOKED_AT).collect():
+        group = (row["stage"], row["error_class"], pattern(row["reason"]))
+        count[group] += 1
+        sample.setdefault(group, f"{row['topic']}-{row['partition']} offset {row['offset']}: {row['reason']}")
+    return [
+        {
+            "stage": stage,
+            "class": error_class,
+            "reason": reason,
+            "count": n,
+            "sample": sample[stage, error_class, reason],
+        }
+        for (stage, error_class, reason), n in count.most_common()
+    ]
+
+
+def _stop(budget: Budget, batch: int, dead: int, share: Share, reasons: list[dict[str, object]]) -> DeadLetterBudget:
+    over = f"batch {batch}" if share.batches == 1 else f"batch {batch} and the {share.batches - 1} before it"
+    named = [f"{each['count']} × {each['stage']}, {each['class']}: {each['sample']}" for each in reasons[:_NAMED]]
+    more = [f"{len(reasons) - _NAMED} more reasons"] if len(reasons) > _NAMED else []
+    looked_at = f"of the first {_LOOKED_AT:,}: " if dead > _LOOKED_AT else ""
+    earlier = share.dead - dead
+    before = [f"{earlier:,} are of earlier batches, `penstock dlq stats` shows them"] if earlier else []
+    return DeadLetterBudget(
+        f"{share.dead:,} of {share.read:,} records of {over} are dead ({share.of_all:.1%}), "
+        f"the budget is {budget.share:.1%}",
+        cause=looked_at + "; ".join([*named, *more, *before]),
+        next_command="nothing of the batch is written: mend the spec or the producer, then: penstock run FILE; "
+        f"or let this batch through: penstock run FILE --accept {DeadLetterBudget.code}",
+        facts={
+            "batch": batch,
+            "read": share.read,
+            "dead": share.dead,
+            "share": round(share.of_all, 6),
+            "budget": budget.share,
+            "batches": share.batches,
+            "reasons": reasons,
+        },
+    )

@@ -1,0 +1,37 @@
+"""Dead letters as raw records again, in the form in which Kafka's source gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from penstock.route.dead_letter import DeadLetter
+from penstock.runtime.assemble import RAW
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def raw(spark: SparkSession, chosen: Sequence[DeadLetter]) -> DataFrame:
+    """The records as Kafka's source would give them: one task for each input partition, in the order of its offsets."""
+    by_partition: dict[tuple[str, int], list[tuple[Any, ...]]] = {}
+    for each in sorted(chosen, key=lambda letter: letter.offset):
+        by_partition.setdefault((each.topic, each.partition), []).append(_as_row(each))
+    parts = list(by_partition.values())
+    return spark.createDataFrame(spark.sparkContext.parallelize(parts, max(1, len(parts))).flatMap(list), RAW)
+
+
+def _as_row(letter: DeadLetter) -> tuple[Any, ...]:
+    return (
+        letter.key,
+        letter.value,
+        letter.topic,
+        letter.partition,
+        letter.offset,
+        _EPOCH + timedelta(milliseconds=letter.timestamp_ms),
+        letter.timestamp_type,
+        letter.headers or None,  # as Kafka's source gives a record without headers
+    )

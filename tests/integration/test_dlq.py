@@ -1,0 +1,371 @@
+"""Q4 to Q6 on the real stack: looking at dead letters, replaying them, and the budget that stops a broken pipeline."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from jsonschema import Draft202012Validator
+from tests import letter_schemas as schemas
+from tests.committed import committed
+from tests.payments import Payments, good
+from typer.testing import CliRunner
+
+from penstock.cli import main
+from penstock.cli.letter_text import moment
+from penstock.errors import BadArgument, DeadLetterBudget, LedgerMissing
+from penstock.kafka import connection
+from penstock.route.as_line import from_line
+from penstock.runtime import letters, replay, replays
+from penstock.runtime.letters import Wanted
+
+pytestmark = pytest.mark.usefixtures("spark")
+# Kafka removes records that are older than the topic keeps them, by the time they say: an hour ago is safe.
+THEN = (round(time.time()) // 60 - 60) * 60_000
+STRANGE = b'{"payment_id": "\xff\x00 not text"'
+
+
+def put(payments: Payments, value: bytes | None, partition: int = 0, at_ms: int = THEN, **more: Any) -> None:
+    producer = connection.producer(payments.config)
+    producer.produce(payments.topic, value, partition=partition, timestamp=at_ms, **more)
+    assert producer.flush(10) == 0
+
+
+def penstock(*words: str, schema: dict[str, Any] | None = None) -> Any:
+    """The command in this process, which has the engine already. With a schema: its JSON document, checked."""
+    main.register()
+    words = (*words, "--json") if schema else words
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["penstock", *words])
+        done = CliRunner().invoke(main.app, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    if schema is None:
+        return done.stdout
+    found = json.loads(done.stdout)
+    Draft202012Validator(schema).validate(found)
+    return found
+
+
+def ids(payments: Payments) -> list[str]:
+    return sorted(row["payment_id"] for row in payments.rows())
+
+
+def states(payments: Payments) -> Counter[tuple[str, int]]:
+    return Counter((each.state, len(each.deaths)) for each in letters.gather(payments.pipeline))
+
+
+def complete(payments: Payments) -> None:
+    report = payments.verify()
+    assert report.complete, report.findings
+    assert report.unproven == []
+
+
+@pytest.mark.parametrize("store", ["kafka", "delta"])
+def test_letters_are_listed_shown_counted_and_exported_byte_for_byte(payments: Payments, store: str) -> None:
+    if store == "delta":
+        payments.spec["dead_letters"] = {"delta": {"path": "dead"}}
+    headers = [("trace", b"\x00\xff"), ("trace", None)]
+    put(payments, STRANGE, 0, key=b"\xfe", headers=headers)
+    put(payments, good(1, amount=-5), 1, THEN + 1000)
+    put(payments, good(2, amount="much"), 1, THEN + 2000)
+    put(payments, None, 2, THEN + 3000)
+    put(payments, good(3), 2)
+    payments.run()
+    file, topic = str(payments.file), payments.topic
+
+    found = penstock("dlq", "ls", file, schema=schemas.LS)
+    assert [each["id"] for each in found["letters"]] == [f"{topic}:{at}" for at in ("0:0", "1:0", "1:1", "2:0")]
+    assert found["letters"][1]["reason"] == "positive: not true: amount > 0; amount = -5.00"
+    for words, ends in (
+        (("--class", "wrong-type"), ["1:1"]),
+        (("--stage", "contract"), ["1:0"]),
+        (("--reason", "not true"), ["1:0"]),
+        (("--since", moment(THEN + 1000), "--until", moment(THEN + 3000)), ["1:0", "1:1"]),
+        (("--topic", "another"), []),
+        (("--limit", "1"), ["0:0"]),
+    ):
+        some = penstock("dlq", "ls", file, *words, schema=schemas.LS)
+        assert [each["id"] for each in some["letters"]] == [f"{topic}:{end}" for end in ends], words
+    [letter] = penstock("dlq", "show", file, f"{topic}:0:0", schema=schemas.SHOW)["letters"]
+    assert (base64.b64decode(letter["key"]), base64.b64decode(letter["value"])) == (b"\xfe", STRANGE)
+    assert letter["headers"] == [["trace", "AP8="], ["trace", None]]
+    assert [(death["by"], death["class"]) for death in letter["history"]] == [("stream", "malformed")]
+    assert letter["history"][0]["died"]
+    if store == "kafka":
+        _on_a_terminal(payments)
+
+    stats = penstock("dlq", "stats", file, schema=schemas.STATS)
+    assert (stats["total"], stats["replayed"], len(stats["groups"])) == (4, 0, 4)
+
+    out = payments.directory / "out.jsonl"
+    done = penstock("dlq", "export", file, "--to", str(out), schema=schemas.EXPORT)
+    assert done == {"exported": 4, "to": str(out)}
+    lines = out.read_text().splitlines()
+    for line in lines:
+        Draft202012Validator(schemas.EXPORTED_LINE).validate(json.loads(line))
+    by_place = {each.position: each for each in map(from_line, lines)}
+    assert by_place == {each.position: each for each in payments.dead()}
+    assert by_place[topic, 0, 0].headers == headers
+
+
+def _on_a_terminal(payments: Payments) -> None:
+    """The real command, in a process of its own."""
+    file, topic = str(payments.file), payments.topic
+    place, why = f"{topic}:1:0  {moment(THEN + 1000)}  broken-rule", "positive: not true: amount > 0; amount = -5.00"
+    narrow = payments.cli("dlq", "ls", file, COLUMNS="80").stdout.splitlines()
+    assert (narrow[0], narrow[3:5]) == ("4 dead letters", [place, f"    {why}"])
+    assert max(map(len, narrow)) <= 80
+    assert f"{place}  {why}" in payments.cli("dlq", "ls", file, COLUMNS="120").stdout.splitlines()
+    text = payments.cli("dlq", "show", file, f"{topic}:0:0", COLUMNS="80").stdout
+    assert "  key      fe (1 bytes)\n" in text
+    assert STRANGE.hex(" ")[:40] in text
+    assert payments.cli("dlq", "show", file, f"{topic}:9:9", expect=2).stderr.startswith("error[bad-argument]")
+
+
+@pytest.mark.parametrize("store", ["kafka", "delta"])
+def test_replay_brings_letters_home_once_and_what_dies_again_keeps_its_history(payments: Payments, store: str) -> None:
+    if store == "delta":
+        payments.spec["dead_letters"] = {"delta": {"path": "dead"}}
+    for number in range(6):
+        put(payments, good(number, amount=-number if number % 2 else 7), number % 3, key=b"k", headers=[("h", b"1")])
+    put(payments, b"{", 0)
+    payments.run()
+    assert ids(payments) == ["p-0", "p-2", "p-4"]
+    payments.spec["contract"]["payments"] = [{"name": "small", "rule": "amount > -4"}]
+    file = str(payments.file)
+
+    tried = penstock("dlq", "replay", file, schema=schemas.DRY_RUN)
+    assert (tried["letters"], tried["would_pass"], tried["would_die_again"]) == (4, 2, 2)
+    assert tried["rows"] == {"lake": 2}
+    assert sorted(each["class"] for each in tried["reasons"]) == ["broken-rule", "malformed"]
+    text = penstock("dlq", "replay", file, "--class", "broken-rule")
+    assert text.endswith(f"to do it:\n  penstock dlq replay {file} --class broken-rule --apply\n")
+    assert len(payments.rows()) == 3
+    assert replays.found(payments.pipeline) == []
+
+    done = penstock("dlq", "replay", file, "--apply", schema=schemas.REPLAY)
+    assert (done["replay"], done["letters"], done["passed"], done["dead_again"]) == ("1", 4, 2, 2)
+    assert done["written"] == {"lake": 2}
+    assert ids(payments) == ["p-0", "p-1", "p-2", "p-3", "p-4"]
+    assert set(payments.places().values()) == {1}  # rows still say which record they were
+    assert states(payments) == {("replayed", 1): 2, ("dead", 2): 2}
+    complete(payments)
+    listed = penstock("dlq", "ls", file, schema=schemas.LS)
+    assert (listed["total"], listed["replayed_hidden"]) == (2, 2)
+    assert len(penstock("dlq", "ls", file, "--all", schema=schemas.LS)["letters"]) == 4
+    assert "[died 2 times]" in penstock("dlq", "ls", file)
+
+    # Again: only what is dead is taken, and nothing comes twice.
+    again = penstock("dlq", "replay", file, "--apply", schema=schemas.REPLAY)
+    assert (again["replay"], again["letters"], again["dead_again"]) == ("2", 2, 2)
+    assert again["left_out"] == {"a replay has brought them home already": 2}
+    assert len(payments.rows()) == 5
+    payments.spec["contract"] = {}
+    broken = replay.run(payments.pipeline, Wanted(error_class="broken-rule"))[0]
+    assert broken is not None
+    assert (broken.letters, broken.passed) == (1, 1)
+    assert ids(payments) == [f"p-{n}" for n in range(6)]
+    assert replay.run(payments.pipeline, Wanted(error_class="broken-rule"))[0] is None
+    assert "nothing to replay" in penstock("dlq", "replay", file, "--stage", "contract", "--apply")
+    [malformed] = [each for each in letters.gather(payments.pipeline) if each.state == "dead"]
+    assert [death.by for death in malformed.deaths] == ["stream", "replay 1", "replay 2"]
+    raw = [each for each in payments.dead() if each.position == malformed.key[:3]]
+    assert {(each.key, each.value, each.timestamp_ms) for each in raw} == {(None, b"{", THEN)}
+    complete(payments)
+    assert payments.verify().replayed == 3
+    payments.send(good(9))
+    payments.run()  # the stream goes on as if nothing had been
+    complete(payments)
+
+
+def test_verify_finds_a_replayed_row_that_was_removed_and_one_that_is_there_twice(payments: Payments) -> None:
+    payments.send(*(good(n, amount=-1 if n in (3, 4) else 1) for n in range(8)))
+    payments.run()
+    payments.spec["contract"] = {}
+    assert replay.run(payments.pipeline, Wanted())[0] is not None
+    complete(payments)
+    lake = DeltaTable(str(payments.directory / "lake"))
+    write_deltalake(lake, lake.to_pyarrow_table(filters=[("payment_id", "=", "p-3")]), mode="append")
+    assert [f.kind for f in payments.verify().findings] == ["duplicate"]
+    lake.update_incremental()
+    lake.delete("payment_id = 'p-3'")
+    [finding] = payments.verify().findings
+    assert finding.kind == "sink-differs"
+    assert "replay 1, batch 0" in finding.text
+
+
+def test_record_that_one_sink_refused_goes_to_that_sink_only(payments: Payments) -> None:
+    """The other one has had it since the stream."""
+    payments.spec["transform"] = [
+        {"view": "settled", "sql": "select * from payments"},
+        {"view": "keyed", "sql": "select payment_id, merchant.name as merchant, _kafka from payments"},
+    ]
+    upsert = {"path": "state", "upsert": {"key": ["merchant"]}}
+    payments.spec["sinks"] = {
+        "lake": {"from": "settled", "delta": {"path": "lake"}},
+        "state": {"from": "keyed", "delta": upsert},
+    }
+    payments.send(good(1, merchant={"name": "m"}), good(2), b"{", good(3, amount=0))
+    payments.run()
+    assert ids(payments) == ["p-1", "p-2"]
+    by_stage = {each.stage: each.sinks for each in payments.dead()}
+    assert by_stage == {"sink": "state", "decode": None, "contract": None}
+    payments.spec["transform"][1]["sql"] = (
+        "select payment_id, coalesce(merchant.name, '') as merchant, _kafka from payments"
+    )
+    payments.spec["contract"] = {}
+    [warning] = penstock("dlq", "replay", str(payments.file), schema=schemas.DRY_RUN)["warnings"]
+    assert "without `order_by`" in warning
+    outcome, _ = replay.run(payments.pipeline, Wanted())
+    assert outcome is not None
+    assert (outcome.passed, outcome.dead_again) == (2, 1)
+    assert ids(payments) == ["p-1", "p-2", "p-3"]
+    state = DeltaTable(str(payments.directory / "state")).to_pyarrow_table().to_pylist()
+    assert {row["merchant"] for row in state} == {"m", ""}
+    complete(payments)
+
+
+@pytest.mark.parametrize("way", ["exactly-once-by-partition", "one pass"])
+def test_replay_into_kafka_sends_letters_between_gaps_once(payments: Payments, way: str) -> None:
+    out = f"{payments.topic}-out"
+    payments.create(out, 2)
+    kafka = {"topic": out, "origin": True, "guarantee": way if way != "one pass" else "exactly-once-by-partition"}
+    payments.spec["sinks"] = {"out": {"from": "payments" if way == "one pass" else "settled", "kafka": kafka}}
+    if way == "one pass":
+        payments.spec["transform"] = []
+    payments.send(*(good(n, amount=-1 if n % 7 == 3 else 1) for n in range(60)), b"{")
+    payments.run()
+    payments.spec["contract"] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replays, "LETTERS_PER_BATCH", 4)
+        outcome, _ = replay.run(payments.pipeline, Wanted())
+    assert outcome is not None
+    assert (outcome.letters, outcome.passed, outcome.dead_again) == (10, 9, 1)
+    seen = Counter(each.origin for each in committed(payments.bootstrap, out))
+    assert (len(seen), set(seen.values())) == (60, {1})
+    assert states(payments) == {("replayed", 1): 9, ("dead", 2): 1}
+    complete(payments)
+
+
+def test_replay_that_fails_half_way_goes_on_with_the_same_command_and_others_leave_its_letters(
+    payments: Payments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payments.send(*(good(n, amount=-1) for n in range(9)))
+    payments.run()
+    payments.spec["contract"] = {}
+    monkeypatch.setattr(replays, "LETTERS_PER_BATCH", 3)
+    commit, calls = replays.Replay.commit, []
+
+    def fails(self: replays.Replay, batch: int) -> None:
+        if batch == 1:
+            calls.append(batch)
+            raise OSError("the disk is full")
+        commit(self, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(replays.Replay, "commit", fails)
+        with pytest.raises(OSError, match="full"):
+            replay.run(payments.pipeline, Wanted(stage="contract"))
+    assert calls == [1]
+    report = payments.verify()
+    assert (report.findings, len(report.unproven)) == ([], 1), report
+    assert Counter(each.state for each in letters.gather(payments.pipeline)) == {"replayed": 3, "replaying": 6}
+    other = replay.choose(payments.pipeline, Wanted())
+    assert (other.letters, other.goes_on) == ([], None)
+    assert sorted(other.left_out.values()) == [3, 6]
+    assert len(replay.choose(payments.pipeline, Wanted(stage="contract")).letters) == 6
+    with pytest.raises(BadArgument, match="other letters"):
+        replay.choose(payments.pipeline, Wanted(stage="decode"), "1")
+    outcome, _ = replay.run(payments.pipeline, Wanted(stage="contract"))
+    assert outcome is not None
+    assert (outcome.name, outcome.letters, outcome.passed) == ("1", 9, 9)
+    assert (len(payments.rows()), set(payments.places().values())) == (9, {1})
+    complete(payments)
+
+
+def test_letters_are_replayed_by_id_and_from_their_own_bytes_when_the_topic_is_gone(payments: Payments) -> None:
+    for number in range(3):
+        put(payments, good(number, amount=-1), 0)
+    payments.run()
+    client = connection.admin(payments.config)
+    client.delete_topics([payments.topic])[payments.topic].result(10)
+    payments.spec["contract"] = {}
+    chosen = (f"{payments.topic}:0:1", f"{payments.topic}:0:77")
+    outcome, choice = replay.run(payments.pipeline, Wanted(ids=chosen), "by-id")
+    assert outcome is not None
+    assert (outcome.name, outcome.passed) == ("by-id", 1)
+    assert choice.left_out == {"there is no such dead letter": 1}
+    assert ids(payments) == ["p-1"]
+
+
+def test_letters_of_replays_whose_directory_is_gone_are_replayed_only_by_id(payments: Payments) -> None:
+    put(payments, b"{")
+    payments.run()
+    assert replay.run(payments.pipeline, Wanted())[0] is not None
+    shutil.rmtree(payments.home / "replay")
+    with pytest.raises(LedgerMissing, match="1 replays are gone"):
+        replay.choose(payments.pipeline, Wanted())
+    assert len(replay.choose(payments.pipeline, Wanted(ids=(f"{payments.topic}:0:0",))).letters) == 1
+
+
+WAYS = ["engine", "one pass, files", "one pass, kafka"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_budget_stops_before_anything_is_written_and_the_mended_batch_runs(payments: Payments, way: str) -> None:
+    out = f"{payments.topic}-out"
+    payments.spec["dead_letters"]["budget"] = {"share": 0.05, "at_least": 5}
+    if way != "engine":
+        payments.spec["transform"] = []
+        payments.spec["sinks"] = {"lake": {"from": "payments", "delta": {"path": "lake"}}}
+    if way == "one pass, kafka":
+        payments.create(out)
+        payments.spec["sinks"] = {"out": {"from": "payments", "kafka": {"topic": out, "origin": True}}}
+
+    def held() -> int:
+        if way == "one pass, kafka":
+            return len(committed(payments.bootstrap, out))
+        there = (payments.directory / "lake" / "_delta_log").is_dir()
+        return len(payments.rows()) if there else 0
+
+    payments.send(*(good(n, amount=-1 if n < 2 else 1) for n in range(20)))  # 10 %, but fewer than five
+    payments.run()
+    assert (held(), len(payments.dead())) == (18, 2)
+    payments.send(*(good(n, amount=-1) for n in range(20, 26)), b"{", *(good(n) for n in range(26, 39)))
+    with pytest.raises(DeadLetterBudget) as stopped:
+        payments.run()
+    error = stopped.value
+    assert (held(), len(payments.dead())) == (18, 2)
+    assert "(35.0%), the budget is 5.0%" in error.what
+    assert "6 × contract, broken-rule: " in str(error.cause)
+    assert "positive: not true: amount > 0; amount = -1.00" in str(error.cause)
+    assert "--accept dead-letter-budget" in str(error.next_command)
+    assert (error.facts["dead"], error.facts["read"], error.facts["batches"]) == (7, 20, 1)
+    with pytest.raises(DeadLetterBudget):
+        payments.run()  # still
+    payments.spec["contract"] = {}  # the mend: six more records pass, and nothing of the batch is anywhere yet
+    payments.run()
+    assert (held(), len(payments.dead())) == (37, 3)
+    complete(payments)
+
+
+def test_budget_can_be_let_go_for_one_batch_and_small_batches_count_together(payments: Payments) -> None:
+    payments.spec["dead_letters"]["budget"] = {"share": 0.5, "at_least": 6}
+    payments.spec["rate"]["max_offsets"] = 3
+    for number in range(12):
+        put(payments, good(number, amount=-1), 0)
+    with pytest.raises(DeadLetterBudget, match="6 of 6 records of batch 1 and the 1 before it"):
+        payments.run()
+    with pytest.raises(DeadLetterBudget, match="6 of 6 records of batch 3 and the 1 before it"):
+        payments.run(accept=["dead-letter-budget"])  # batch 1 is let through, and does not count again
+    assert len(payments.dead()) == 9
+    payments.run(accept=["dead-letter-budget"])
+    assert len(payments.dead()) == 12
+    complete(payments)

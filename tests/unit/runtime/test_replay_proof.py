@@ -1,0 +1,79 @@
+"""What replays brought is told from what the stream wrote; and each thing that can be wrong with it is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Entry, SinkCount, ViewCount
+from penstock.runtime import fingerprint, replay_proof
+from penstock.runtime.replay_proof import Took
+from penstock.runtime.replays import Replay
+
+ONE = Replay("1", Home(Path("unused")))
+
+
+def entry(written: int, offsets: list[int], dead: int = 0) -> Entry:
+    which = sum(fingerprint.of_offset("t", 0, offset) for offset in offsets)
+    views = {"v": ViewCount(written + dead, written, dead)}
+    return Entry("p", "replay-1", 0, "", "earliest", [], {}, views, {"lake": SinkCount(written, 0, which)})
+
+
+# The list is 3, 4, 5 and 9. 4 died again; 9 was in the sink before, and lacks in another one.
+RECORDS = {("t", 0, 3): [], ("t", 0, 4): [], ("t", 0, 5): [], ("t", 0, 9): ["lake"]}
+TOOK = Took(ONE, 0, entry(2, [3, 5], dead=1), RECORDS, {("t", 0, 4): None})
+STREAM = [0, 1, 2, 6, 9]
+
+
+def wrong(held: list[int], *batches: Took) -> list[str]:
+    own, found = replay_proof.apart("lake", {("t", 0): held}, list(batches))
+    assert [offset for offset in own["t", 0] if offset in (3, 5)] == []
+    return [each.kind for each in found]
+
+
+def test_stream_is_left_with_what_it_wrote_and_nothing_is_wrong() -> None:
+    own, found = replay_proof.apart("lake", {("t", 0): [*STREAM, 3, 5], ("t", 1): [7]}, [TOOK])
+    assert own == {("t", 0): STREAM, ("t", 1): [7]}
+    assert found == []
+    assert replay_proof.dead_again([TOOK]) == []
+    assert replay_proof.home_again([TOOK]) == 3
+    assert replay_proof.unfinished([TOOK]) == []
+
+
+@pytest.mark.parametrize(
+    ("held", "kinds"),
+    [
+        ([*STREAM, 3], ["sink-differs"]),
+        ([*STREAM, 3, 5, 5], ["duplicate"]),
+        (STREAM, ["sink-differs"]),
+    ],
+    ids=["lost", "twice", "none of them"],
+)
+def test_what_lacks_or_is_there_twice_is_found(held: list[int], kinds: list[str]) -> None:
+    assert wrong(held, TOOK) == kinds
+
+
+def test_others_than_those_that_were_written_are_found() -> None:
+    took = Took(ONE, 0, entry(1, [3]), {("t", 0, 3): [], ("t", 0, 5): []}, {})
+    assert wrong([*STREAM, 5], took) == ["sink-differs"]
+
+
+def test_letter_that_died_in_one_replay_and_came_home_by_the_next() -> None:
+    first = Took(ONE, 0, entry(0, [], dead=1), {("t", 0, 3): []}, {("t", 0, 3): None})
+    second = Took(Replay("2", Home(Path("unused"))), 0, entry(1, [3]), {("t", 0, 3): []}, {})
+    assert wrong([*STREAM, 3], first, second) == []
+    assert wrong([*STREAM, 3, 3], first, second) == ["duplicate"]
+
+
+def test_batch_that_is_not_finished_is_not_judged_and_said() -> None:
+    took = Took(ONE, 0, None, RECORDS, {})
+    for held in (STREAM, [*STREAM, 3, 5], [*STREAM, 3]):
+        assert wrong(held, took) == []
+    assert replay_proof.unfinished([took]) == ["4 letters of replay 1, which is not finished"]
+
+
+def test_as_many_must_have_died_again_as_the_ledger_says() -> None:
+    took = Took(ONE, 0, entry(2, [3, 5], dead=2), RECORDS, {("t", 0, 4): None})
+    assert [each.kind for each in replay_proof.dead_again([took])] == ["dead-letters-differ"]
