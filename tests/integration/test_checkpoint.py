@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from jsonschema import Draft202012Validator
 from tests.checkpoint_documents import SCHEMAS
 from tests.payments import Heard, Payments, good
@@ -152,6 +154,15 @@ def test_seek_forward_skips_and_verify_accounts_for_it_and_back_over_what_was_sk
     (payments.home / "spark" / "commits" / str(newest(payments))).unlink()  # as if it had crashed before it
     under_way = asked("seek", "--to", "latest", "--dry-run", expect=4)["refused"]
     assert (under_way["code"], "not committed" in under_way["what"]) == ("seek-refused", True)
+
+    # What was skipped is not there: a row of it would be one that nobody wrote.
+    table, skipped = DeltaTable(str(payments.directory / "lake")), report.skipped[0]
+    row = table.to_pyarrow_table().slice(0, 1)
+    [strange] = row.to_pylist()
+    strange["_kafka"] |= {"partition": skipped.partition, "offset": skipped.start}
+    write_deltalake(table, pa.Table.from_pylist([strange], row.schema), mode="append")
+    [invented] = [f for f in payments.verify().findings if f.kind == "invented"]
+    assert (invented.partition, invented.offsets) == (skipped.partition, [skipped.start])
 
 
 def test_seek_back_into_an_upsert_with_an_order_reads_again_and_leaves_one_row_per_key(
