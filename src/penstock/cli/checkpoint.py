@@ -225,7 +225,7 @@ def _place(of: Any) -> dict[str, Any]:
 
 def _print(found: dict[str, Any], as_json: bool, text: Callable[[dict[str, Any], int], list[str]], file: Path) -> None:
     def human() -> None:
-        for line in text(found, output.width()):
+        for line in text(found, min(120, max(60, output.width() or 80))):
             output.say(re.sub(r"(penstock .*)\bFILE\b", lambda found: f"{found[1]}{file}", line))
 
     output.emit(found, as_json, human)

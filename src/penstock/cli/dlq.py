@@ -58,7 +58,7 @@ def ls(
     output.emit(
         data,
         as_json,
-        lambda: _say(letter_text.listed(found[:limit], len(found[limit:]), hidden, letter_text.width())),
+        lambda: _say(letter_text.listed(found[:limit], len(found[limit:]), hidden, output.width())),
     )
 
 
@@ -91,7 +91,7 @@ def show(
 
     def human() -> None:
         for letter, whole in found:
-            _say(letter_text.shown(letter, whole, died, letter_text.width()))
+            _say(letter_text.shown(letter, whole, died, output.width()))
 
     output.emit({"letters": data}, as_json, human)
 
@@ -129,7 +129,7 @@ def stats(file: File, every: All = False, as_json: AsJson = False) -> None:
     output.emit(
         {"total": total, "replayed": replayed, "groups": groups},
         as_json,
-        lambda: _say(letter_text.grouped(groups, total, replayed, letter_text.width())),
+        lambda: _say(letter_text.grouped(groups, total, replayed, output.width())),
     )
 
 

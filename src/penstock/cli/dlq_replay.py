@@ -57,14 +57,14 @@ def replay(
         output.emit(
             {"applied": True, **_done(outcome), "left_out": _named(choice.left_out, file)},
             as_json,
-            lambda: _say(done(_done(outcome), _named(choice.left_out, file), letter_text.width())),
+            lambda: _say(done(_done(outcome), _named(choice.left_out, file), output.width())),
         )
         return
     choice = replaying.choose(pipeline, wanted, name, limit)
     found = _tried(pipeline, choice, replay_trial.tried(pipeline, choice.letters))
     found["left_out"] = _named(choice.left_out, file)
     again = shlex.join(["penstock", *(word for word in sys.argv[1:] if word not in ("--dry-run", "--json"))])
-    output.emit(found, as_json, lambda: _say(tried(found, f"{again} --apply", letter_text.width())))
+    output.emit(found, as_json, lambda: _say(tried(found, f"{again} --apply", output.width())))
 
 
 def _tried(pipeline: Pipeline, choice: Choice, trial: Trial) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli import output, table
+from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
 
@@ -70,7 +70,7 @@ def show(pipeline: Pipeline, facts: Facts, findings: list[Finding], file: str) -
 def _say(text: str, indent: str, first: str = "") -> None:
     wrapped = textwrap.wrap(
         output.clean(text),
-        table.width() or _WIDTH,
+        output.width() or _WIDTH,
         initial_indent=indent + first,
         subsequent_indent=indent + " " * len(first),
         break_long_words=False,

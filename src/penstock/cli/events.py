@@ -11,7 +11,6 @@ import typer
 from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
-from penstock.errors import BadArgument
 
 
 @app.command()
@@ -31,9 +30,10 @@ def events(
     from penstock.observe.events import EventLog
     from penstock.runtime import build
     from penstock.spec.load import load
+    from penstock.spec.start import moment
 
     log = EventLog(build.home(load(file)).events)
-    found = list(log.read(kind or (), _moment(since) if since else None))
+    found = list(log.read(kind or (), datetime.fromtimestamp(moment(since) / 1000, UTC) if since else None))
     shown = [event.as_dict() for event in found[-last:]]
 
     def human() -> None:
@@ -57,20 +57,3 @@ def _value(value: Any) -> str:
     if isinstance(value, dict):
         return " ".join(f"{name}={_value(each)}" for name, each in value.items())
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def _moment(text: str) -> datetime:
-    from penstock.spec import duration, start
-
-    try:
-        return datetime.now(UTC) - duration.parse(text)
-    except ValueError:
-        pass
-    try:
-        return datetime.fromtimestamp(start.milliseconds(text) / 1000, UTC)
-    except ValueError:
-        raise BadArgument(
-            f"'{text}' is neither a time nor a duration",
-            cause="expected a time such as 2026-11-01T00:00:00Z, or 15m for fifteen minutes ago",
-            next_command="penstock events --help",
-        ) from None

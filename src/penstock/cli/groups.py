@@ -55,7 +55,7 @@ def groups(
             cause=f"cluster {at.servers}",
             next_command=f"penstock groups --bootstrap {at.servers}",
         )
-    output.emit(document(at.servers, found), as_json, lambda: show(found, table.width(), all_=all_))
+    output.emit(document(at.servers, found), as_json, lambda: show(found, output.width(), all_=all_))
 
 
 def document(bootstrap: str, found: Groups) -> dict[str, Any]:

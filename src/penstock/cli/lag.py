@@ -97,7 +97,7 @@ def show(pipeline: Pipeline, found: Lag, show_all: bool) -> None:
     worst = sorted(found.partitions, key=lambda each: (-each.lag, each.topic, each.partition))
     shown = worst if show_all else worst[:_SHOWN]
     rows = [_row(each) for each in sorted(shown, key=lambda each: (each.topic, each.partition))]
-    within = table.width()
+    within = output.width()
     for line in table.lines(_COLUMNS, rows, within - 2 if within else None) if rows else ():
         output.say(f"  {line}")
     if rest := worst[len(shown) :]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -21,13 +18,6 @@ _BYTES = 4096  # of a value; --json has all of it
 _LABEL = 11
 _SHOWN = 5  # schema ids; --json has them all
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def width() -> int | None:
-    """Columns of the terminal, or as many as COLUMNS says; None: the output goes to a file, and nothing is cut."""
-    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
-        return shutil.get_terminal_size().columns
-    return None
 
 
 def moment(milliseconds: int) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import shutil
 import sys
@@ -28,9 +29,10 @@ def clean(text: str) -> str:
     return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", text)
 
 
-def width() -> int:
-    """Columns to write in: those of the terminal, within reason; `COLUMNS` where there is none."""
-    return min(120, max(60, shutil.get_terminal_size((80, 24)).columns))
+def width() -> int | None:
+    """Columns of the terminal, or as many as COLUMNS says; None: the output goes elsewhere, and nothing is cut."""
+    asked = bool(os.environ.get("COLUMNS")) or sys.stdout.isatty()
+    return shutil.get_terminal_size().columns if asked else None
 
 
 def wrapped(text: str, columns: int, depth: int = 0) -> list[str]:

@@ -5,9 +5,6 @@ Piped into another program nothing is cut: it is not the terminal that reads it.
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -23,12 +20,6 @@ class Column:
     right: bool = False  # numbers
     least: int | None = None  # it may be cut down to this many characters
     spare: bool = False  # it may be left out; the last one goes first
-
-
-def width() -> int | None:
-    """Columns of the terminal; None where there is none, and nobody has said how many there are."""
-    asked = "COLUMNS" in os.environ or sys.stdout.isatty()
-    return shutil.get_terminal_size().columns if asked else None
 
 
 def counted(number: int, word: str) -> str:

@@ -49,7 +49,7 @@ def tail(
         raise BadArgument("--last and --from exclude each other", next_command="penstock tail --help")
     pipeline = load(file)
     wanted = reading.Wanted(_DEFAULT if last is None else last, first, partition, follow, count, raw)
-    width = table.width()
+    width = output.width()
     for seen in reading.tail(pipeline, reading.topic_of(pipeline, topic), wanted):
         output.say(as_line(seen) if as_json else table.fitting(line(seen), width))
 

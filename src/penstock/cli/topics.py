@@ -73,7 +73,7 @@ def topics(
             next_command=f"penstock topics --bootstrap {at.servers}",
             facts={"missing": list(found.missing)},
         )
-    output.emit(document(at.servers, found), as_json, lambda: show(found, table.width(), all_=all_))
+    output.emit(document(at.servers, found), as_json, lambda: show(found, output.width(), all_=all_))
 
 
 def document(bootstrap: str, found: Cluster) -> dict[str, Any]:

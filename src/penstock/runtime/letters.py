@@ -10,7 +10,6 @@ A record dies at most once per query: of the stream, of a backfill, of a replay.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -18,14 +17,12 @@ from typing import Any, Literal
 
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
-from penstock.errors import BadArgument
 from penstock.route.dead_letter import DeadLetter
 from penstock.route.reason import pattern
 from penstock.runtime import build, replays
 from penstock.runtime.replays import Key
-from penstock.spec import duration
 from penstock.spec.model import Pipeline
-from penstock.spec.start import milliseconds
+from penstock.spec.start import moment
 
 State = Literal["dead", "replaying", "replayed"]
 
@@ -121,22 +118,6 @@ class Wanted:
             and first <= letter.timestamp_ms < end
             and (not self.ids or letter.id in self.ids)
         )
-
-
-def moment(text: str) -> int:
-    """`2026-11-01T00:00:00Z`, or how long ago: `2h`. In milliseconds since 1970."""
-    try:
-        return milliseconds(text)
-    except ValueError:
-        pass
-    try:
-        return round(time.time() * 1000) - round(duration.parse(text).total_seconds() * 1000)
-    except ValueError:
-        raise BadArgument(
-            f"'{text}' is no time",
-            cause="expected a time such as 2026-11-01T00:00:00Z, or how long ago: 30m, 2h, 1d",
-            next_command="penstock dlq --help",
-        ) from None
 
 
 def gather(pipeline: Pipeline) -> list[Letter]:

@@ -9,6 +9,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, W
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from penstock.errors import BadArgument
+from penstock.spec import duration
 from penstock.spec.words import Part, TopicName
 
 EARLIEST, LATEST = -2, -1  # Kafka's own markers, accepted wherever an offset is
@@ -19,6 +21,22 @@ def milliseconds(text: str) -> int:
     moment = datetime.fromisoformat(text)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
+
+
+def moment(text: str) -> int:
+    """A time, or how long ago: `2h`, as Kafka counts time. For what is given on a command line."""
+    try:
+        return milliseconds(text)
+    except ValueError:
+        pass
+    try:
+        return round((datetime.now(UTC) - duration.parse(text)).timestamp() * 1000)
+    except ValueError:
+        raise BadArgument(
+            f"'{text}' is no time",
+            cause="expected a time such as 2026-11-01T00:00:00Z, or how long ago: 30m, 2h, 1d",
+            next_command="correct it, or leave it out",
+        ) from None
 
 
 def _time(value: Any, _handler: Any) -> int:

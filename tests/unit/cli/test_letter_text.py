@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import dlq_replay, letter_text
+from penstock.cli import dlq_replay, letter_text, output
 from penstock.route.dead_letter import DeadLetter
 from penstock.runtime.letters import Death, Letter
 
@@ -124,6 +124,6 @@ def test_text_is_as_it_was_approved_and_fits(
 
 def test_width_is_that_of_the_terminal_and_a_file_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    assert letter_text.width() is None
+    assert output.width() is None
     monkeypatch.setenv("COLUMNS", "93")
-    assert letter_text.width() == 93
+    assert output.width() == 93

@@ -14,8 +14,9 @@ from penstock.errors import BadArgument
 from penstock.record import OffsetRange
 from penstock.route.dead_letter import DeadLetter
 from penstock.runtime import replays
-from penstock.runtime.letters import Death, Letter, Wanted, moment
+from penstock.runtime.letters import Death, Letter, Wanted
 from penstock.runtime.replays import Chosen, Replay
+from penstock.spec.start import moment
 
 DEATH = Death("stream", "q", 3, "decode", "wrong-type", 'n: expected int, got string; the value is "x"')
 LETTER = Letter("t", 1, 17, 1_700_000_000_000, 10, (DEATH,))
