@@ -28,7 +28,7 @@ from penstock.route.dead_letter import DeadLetters
 from penstock.runtime import build, fingerprint, recount, replay_proof
 from penstock.runtime.failure import translate
 from penstock.runtime.replay_proof import Took, Wrong
-from penstock.sink.contract import Sink
+from penstock.sink.contract import Forgetful, Sink
 from penstock.spec.model import Pipeline
 
 Partition = tuple[str, int]
@@ -392,9 +392,14 @@ def _by_count(name: str, sink: Sink, entries: list[Entry], report: Report) -> No
         report.unproven.append(f"sink '{name}' does not say which records it holds")
         return
     report.sinks[name] = sum(there.values())
+    since = sink.remembered_from(entries[-1].query) if isinstance(sink, Forgetful) else 0
+    if since > entries[0].batch:
+        last = min(since, entries[-1].batch + 1) - 1
+        text = f"sink '{name}': its own history no longer tells of batches {entries[0].batch} to {last}"
+        report.unproven.append(text)
     for entry in entries:
         count = entry.sinks.get(name)
-        if count is not None and there.get(entry.batch, 0) != count.written:
+        if count is not None and entry.batch >= since and there.get(entry.batch, 0) != count.written:
             text = f"sink '{name}' holds {there.get(entry.batch, 0)} rows, the ledger says {count.written}"
             report.findings.append(Finding("sink-differs", text, entry.batch))
 

@@ -99,6 +99,14 @@ class OfFiles(Protocol):
         """Bytes of each data file that readers see now."""
 
 
+@runtime_checkable
+class Forgetful(Protocol):
+    """A sink whose own records of its batches do not go back for ever."""
+
+    def remembered_from(self, query: str) -> int:
+        """The first batch of `query` that they speak of for certain: what is missing before it may have been there."""
+
+
 def read_through(rows: DataFrame) -> None:
     """Read every row once and keep none: for a replay of what is written already."""
     rows.write.format("noop").mode("overwrite").save()

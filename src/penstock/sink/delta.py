@@ -117,5 +117,8 @@ class DeltaSink:
     def holds(self, batch: Batch) -> bool:
         return self.held(batch) is not None
 
+    def remembered_from(self, query: str) -> int:
+        return self.log.remembered_from(query)
+
     def sizes(self) -> list[int]:
         return self.log.sizes()

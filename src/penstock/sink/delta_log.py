@@ -152,6 +152,13 @@ class DeltaLog:
                 found[mark["batch"]] = found.get(mark["batch"], 0) + mark["rows"]
         return found
 
+    def remembered_from(self, query: str) -> int:
+        """Delta removes the commits of its log when they are a month old, once a checkpoint of the log has them."""
+        table = self.table()
+        if table is None or (self.path / "_delta_log" / f"{0:020d}.json").exists():
+            return 0
+        return min((mark["batch"] for mark in _commits(table) if mark["query"] == query), default=2**63)
+
     def positions(self, column: str) -> dict[tuple[str, int], list[int]] | None:
         import pyarrow.dataset as ds
         from deltalake.exceptions import DeltaProtocolError

@@ -135,6 +135,9 @@ class DeltaUpsertSink:
     def holds(self, batch: Batch) -> bool:
         return self.log.held(batch) is not None
 
+    def remembered_from(self, query: str) -> int:
+        return self.log.remembered_from(query)
+
     def sizes(self) -> list[int]:
         return self.log.sizes()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from penstock.checkpoint.ledger import Entry, SinkCount, TopicFact, ViewCount
 from penstock.checkpoint.log import SparkLog
@@ -280,6 +280,26 @@ def test_table_without_positions_is_proven_by_the_rows_its_own_log_gives_each_ba
     report = proven(DeltaSink("lake", tmp_path))
     assert facts(report) == [("sink-differs", batch, None, None, []) for batch in found]
     assert report.proof == {"lake": "by count"}
+
+
+def test_batches_that_delta_has_forgotten_are_not_proven_and_not_lost(tmp_path: Path) -> None:
+    """Delta cleans its log up: the oldest commits go, the rows stay."""
+    write_deltalake(str(tmp_path), pa.table({"total": [1]}))
+    for batch, rows in ((0, 12), (1, 8)):
+        mark = json.dumps({"penstock": "lake", "pipeline": "payments", "query": "q1", "batch": batch, "rows": rows})
+        more = CommitProperties(custom_metadata={"userMetadata": mark})
+        write_deltalake(str(tmp_path), pa.table({"total": [1]}), mode="append", commit_properties=more)
+    assert facts(proven(DeltaSink("lake", tmp_path))) == []
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    for version in (0, 1):
+        (tmp_path / f"_delta_log/{version:020d}.json").unlink()
+    report = proven(DeltaSink("lake", tmp_path))
+    assert facts(report) == []
+    assert report.unproven == ["sink 'lake': its own history no longer tells of batches 0 to 0"]
+    (tmp_path / f"_delta_log/{2:020d}.json").unlink()
+    assert proven(DeltaSink("lake", tmp_path)).unproven == [
+        "sink 'lake': its own history no longer tells of batches 0 to 1"
+    ]
 
 
 def test_sink_behind_a_step_that_makes_other_rows_is_proven_by_count_though_its_rows_carry_positions(
