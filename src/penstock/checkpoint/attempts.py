@@ -13,8 +13,9 @@ Batches that were never run before cost nothing: a first death is known by what 
 from __future__ import annotations
 
 import json
-import os
+from contextlib import suppress
 
+from penstock.checkpoint.files import put
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import BatchTooLarge, PenstockError
@@ -60,7 +61,12 @@ class Attempts:
             self.batch = None
 
     def ended(self, error: BaseException | None = None) -> None:
-        """Step 3: the run is over, and this process lives."""
+        """Step 3: the run is over, and this process lives. A note that cannot be written counts as a death; it must not
+        take the place of the error the run ended with."""
+        with suppress(OSError):
+            self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
         batch = self._pending()
         if batch is None:
             self._file.unlink(missing_ok=True)
@@ -91,17 +97,7 @@ class Attempts:
         return 1  # whoever planned it left no note of it
 
     def _note(self, batch: int, deaths: int, *, running: bool) -> None:
-        made = self._file.with_name(".attempts.new")
-        with made.open("w") as out:
-            json.dump({"batch": batch, "deaths": deaths, "running": running}, out)
-            out.flush()
-            os.fsync(out.fileno())
-        made.rename(self._file)
-        directory = os.open(self._file.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        put(self._file, json.dumps({"batch": batch, "deaths": deaths, "running": running}).encode())
 
 
 def _for_want_of_memory(error: BaseException | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -14,7 +15,7 @@ import typer
 from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
-from penstock.errors import BadArgument
+from penstock.errors import BadArgument, PenstockError
 
 
 @app.command()
@@ -65,7 +66,9 @@ def run(
     def asked(number: int, _frame: FrameType | None) -> None:
         if stop.asked and number == signal.SIGINT:
             output.note("ended in the middle of a batch: it will be run again")
-            Attempts(build.home(pipeline)).forgive()  # it did not die of the batch
+            if first is None:
+                with suppress(OSError, PenstockError):
+                    Attempts(build.home(pipeline)).forgive()  # it did not die of the batch
             os._exit(130)
         stop.ask()
         output.note("stopping at the end of this batch")

@@ -25,6 +25,7 @@ _SLOWER = 3.0  # times
 _FEW_BATCHES = 3
 _STUCK = 10.0  # times as long as batches took before
 _STUCK_AT_LEAST_S = 60.0
+_STUCK_FIRST_S = 900.0  # where there is no batch to compare with
 _SMALL_FILE = 16 << 20
 _MANY_FILES = 200
 _SOON, _SOON_S = 0.5, 6 * 3600.0  # of the retention gone; or so long before the first loss
@@ -123,7 +124,7 @@ def stuck_batch(facts: Facts) -> Iterator[Finding]:
         return
     usual = median(ran.seconds for ran in facts.batches) if facts.batches else 0.0
     failing = len(stuck.failures) >= 2
-    silent = stuck.since_s > max(_STUCK_AT_LEAST_S, _STUCK * usual)
+    silent = stuck.since_s > (max(_STUCK_AT_LEAST_S, _STUCK * usual) if facts.batches else _STUCK_FIRST_S)
     if not failing and not silent and facts.running:
         return
     evidence = [f"its offsets were fixed {stuck.since_s:,.0f} s ago; batches before it took {usual:,.1f} s"]

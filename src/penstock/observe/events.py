@@ -49,21 +49,15 @@ class EventLog:
     def read(self, kinds: Collection[str] = (), since: datetime | None = None) -> Iterator[Event]:
         """Oldest first; only of these kinds and not before `since`, where given."""
         for file in self._files():
-            try:
-                lines = file.read_bytes().split(b"\n")
-            except FileNotFoundError:  # full, and gone since it was listed
-                continue
-            for line in lines:
-                event = _event(line)
-                if event and (not kinds or event.kind in kinds) and (since is None or event.time >= since):
+            for event in _events(file):
+                if (not kinds or event.kind in kinds) and (since is None or event.time >= since):
                     yield event
 
     def last(self, kinds: Collection[str], most: int) -> list[Event]:
         """The newest events of these kinds, oldest first."""
         found: list[Event] = []
         for file in reversed(self._files()):
-            of_file = [event for line in file.read_bytes().split(b"\n") if (event := _event(line))]
-            found = [event for event in of_file if event.kind in kinds] + found
+            found = [event for event in _events(file) if event.kind in kinds] + found
             if len(found) >= most:
                 break
         return found[-most:]
@@ -80,6 +74,14 @@ class EventLog:
 
     def _files(self) -> list[Path]:
         return sorted(self.path.glob("*.jsonl")) if self.path.is_dir() else []
+
+
+def _events(file: Path) -> list[Event]:
+    try:
+        lines = file.read_bytes().split(b"\n")
+    except FileNotFoundError:  # the log was full, and it is gone since it was listed
+        return []
+    return [event for line in lines if (event := _event(line))]
 
 
 def _event(line: bytes) -> Event | None:

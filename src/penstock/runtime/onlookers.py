@@ -38,7 +38,7 @@ class Everyone(Watch):
     """Tells the caller's watch and every onlooker."""
 
     def __init__(self, first: Watch, others: list[Watch]) -> None:
-        self._first, self._others = first, list(others)
+        self._first, self._others, self._lock = first, list(others), threading.Lock()
 
     def joined_by(self, other: Watch) -> None:
         self._others.append(other)
@@ -72,7 +72,10 @@ class Everyone(Watch):
             try:
                 say(each)
             except Exception as error:  # a full disk must not end a pipeline that does not need it
-                self._others.remove(each)
+                with self._lock:  # the run and the thread beside it may both have met the same failure
+                    if each not in self._others:
+                        continue
+                    self._others.remove(each)
                 self._first.warn(f"{type(each).__name__} is off until the next start: {first_line(error)}")
 
 
@@ -81,14 +84,17 @@ class Recorder(Watch):
     """Writes the event log."""
 
     log: EventLog
+    _cap: int = field(default=0, init=False)  # of the batch that runs
 
     def started(self, pipeline: Pipeline, home: Home) -> None:
+        self._cap = pipeline.rate.max_offsets
         self.log.append("started", pipeline=pipeline.name, checkpoint=str(home.path))
 
     def batch_done(self, entry: Entry, seconds: float) -> None:
-        self.log.append("batch", **batch_facts(entry, seconds))
+        self.log.append("batch", **batch_facts(entry, seconds), cap=self._cap)
 
     def decided(self, decision: Decision) -> None:
+        self._cap = decision.cap
         self.log.append("rate", **asdict(decision))
 
     def retrying(self, error: PenstockError, wait_s: float) -> None:
@@ -154,7 +160,7 @@ class Following(Watch):
     _done: tuple[int, Positions] | None = field(default=None, init=False)  # the last batch, and where it ended
     _news: threading.Event = field(default_factory=threading.Event, init=False)
     _over: bool = field(default=False, init=False)
-    _quiet: bool = field(default=True, init=False)  # nothing has gone wrong since it was last said
+    _failing: set[str] = field(default_factory=set, init=False)  # what went wrong, and was said
 
     def __post_init__(self) -> None:
         self._thread = threading.Thread(target=self._run, name="penstock-following", daemon=True)
@@ -169,7 +175,7 @@ class Following(Watch):
         self._over = True
         self._news.set()
         self._thread.join(timeout=10)
-        if self.mirror:
+        if self.mirror and not self._thread.is_alive():  # a client must not be closed while it is used
             self.mirror.close()
 
     def _run(self) -> None:
@@ -203,14 +209,16 @@ class Following(Watch):
         self.meters.lag_is({where: max(0, marks[where][1] - at) for where, at in positions.items() if where in marks})
 
     def _tried(self, act: Callable[[Positions], None], positions: Positions) -> bool:
+        what = act.__name__
         try:
             act(positions)
-        except PenstockError as error:
-            if self._quiet:
-                self.warned(f"{error.what} ({error.cause}); tried again with the next batch")
-            self._quiet = False
+        except Exception as error:
+            if what not in self._failing:
+                said = f"{error.what} ({error.cause})" if isinstance(error, PenstockError) else first_line(error)
+                self.warned(f"{said}; tried again with the next batch")
+            self._failing.add(what)
             return False
-        self._quiet = True
+        self._failing.discard(what)
         return True
 
 

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeVar
 
+from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.home import Home
 from penstock.errors import (
+    BatchTooLarge,
     CheckpointMissing,
     EngineFailed,
     JavaMissing,
@@ -139,6 +141,8 @@ def _guarded(pipeline: Pipeline, home: Home, accepted: frozenset[str], anew: Hom
     def check() -> list[PenstockError]:
         try:  # accepted or not, the guard must not set the ledger aside now
             guard.check(home, pipeline.name, accepted - {CheckpointMissing.code})
+            if BatchTooLarge.code not in accepted:
+                Attempts(home).check(accepted)
         except PenstockError as error:
             return [error]
         return []

@@ -100,6 +100,8 @@ class Heap:
         if self._found is None:
             self._found = self._find()
         pool, collectors = self._found
+        if pool is None:
+            return None
         count = sum(_ask(_COLLECTOR, "getCollectionCount", collector) for collector in collectors)
         before, self._collections = self._collections, count
         if before is None or count == before:
@@ -110,15 +112,17 @@ class Heap:
 
     @staticmethod
     def _find() -> tuple[Any, list[Any]]:
-        """The pool of what lives long, and the collectors that clean it."""
+        """The pool of what lives long, and the collectors that clean it; none where a collector has no such pool."""
         from pyspark import SparkContext
 
         gateway: Any = SparkContext._gateway
         beans = gateway.jvm.java.lang.management.ManagementFactory
-        pool = next(
-            bean for bean in beans.getMemoryPoolMXBeans() if any(word in _ask(_POOL, "getName", bean) for word in _OLD)
-        )
-        own = set(_ask(_POOL, "getMemoryManagerNames", pool))
+        pools = beans.getMemoryPoolMXBeans()
+        pool = next((each for each in pools if any(word in _ask(_POOL, "getName", each) for word in _OLD)), None)
+        if pool is None:
+            return None, []
+        # G1 counts its collector of the young among them, and that one does not tell what survives.
+        own = {name for name in _ask(_POOL, "getMemoryManagerNames", pool) if "Young" not in name}
         collectors = [bean for bean in beans.getGarbageCollectorMXBeans() if _ask(_COLLECTOR, "getName", bean) in own]
         return pool, collectors
 
