@@ -73,7 +73,7 @@ def test_not_running(payments: Payments) -> None:
     assert {verdict["verdict"] for verdict in told["verdicts"]} == {"STOP"}
     page = payments.cli("doctor", str(payments.file), expect=2).stdout
     assert "critical[not-running]\n  nothing runs this pipeline, and records wait\n" in page
-    assert f"fix: penstock run {payments.file}" in page.replace("\n", " ")
+    assert f"    fix: penstock run {payments.file}\n" in page
 
 
 def test_stuck_batch(payments: Payments) -> None:

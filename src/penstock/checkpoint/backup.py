@@ -30,6 +30,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from penstock.archive import unpack
 from penstock.checkpoint.files import checksum_of, put
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
@@ -126,7 +127,7 @@ def opened(path: Path) -> Iterator[tuple[Home, Manifest]]:
             at = Path(directory)
             try:
                 with tarfile.open(path) as archive:
-                    archive.extractall(at, filter="data")
+                    unpack(archive, at)
             except (OSError, EOFError, tarfile.TarError) as error:
                 raise _damaged(path, f"the archive cannot be unpacked: {error}") from None
         yield Home(at), _checked(path, at)

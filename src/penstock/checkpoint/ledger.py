@@ -48,7 +48,7 @@ class SinkCount:
     fingerprint: int | None = None
     superseded: int = 0  # rows in whose place a newer one of the same key stands
     rejected: int = 0
-    seconds: float = 0.0  # until it was written, with all that was read and decoded for it
+    seconds: float = field(default=0.0, compare=False)  # until it was written, with all that was read for it
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def show(pipeline: Pipeline, facts: Facts, findings: list[Finding], file: str) -
         _say(finding.what, "  ")
         for text in finding.evidence:
             _say(text, "    ", "- ")
-        _say(finding.fix.replace("FILE", file), "    ", "fix: ")
+        output.say(output.clean(f"    fix: {finding.fix.replace('FILE', file)}"))  # whole: it is there to be copied
     told = ", ".join(f"{count:,} {said}" for said, count in sorted(Counter(facts.verdicts.values()).items()))
     if told:
         output.say(f"partitions: {told}")

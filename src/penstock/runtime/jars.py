@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.archive import unpack
 from penstock.errors import BadArgument, JarsUnavailable, NotWritable
 from penstock.runtime import ivy
 
@@ -175,7 +176,7 @@ def _unpack(archive: Jar) -> None:
     with _temp_dir() as temp, _writable():
         try:
             with tarfile.open(archive.path) as tar:
-                tar.extractall(temp, filter="data")  # no file outside of temp, no device, no owner
+                unpack(tar, temp)
         except (tarfile.TarError, EOFError) as error:
             raise JarsUnavailable(
                 f"{archive.path} cannot be unpacked", cause=str(error), next_command="penstock jars --verify --fetch"
