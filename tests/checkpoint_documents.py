@@ -114,5 +114,7 @@ SCHEMAS: dict[str, Schema] = {
         anew=TEXTS,
         dry_run=FLAG,
     ),
-    "repair": document(pipeline=TEXT, applied=FLAG, damage=DAMAGE, backup=maybe(TEXT), aside=maybe(TEXT)),
+    "repair": document(
+        pipeline=TEXT, applied=FLAG, damage=DAMAGE, backup=maybe(TEXT), skipped=TEXTS, aside=maybe(TEXT)
+    ),
 }

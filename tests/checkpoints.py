@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
+
+import pytest
 
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, TopicFact, ViewCount
@@ -69,6 +72,24 @@ def checkpoint(path: Path, batches: int = 4, *, dead: Iterable[int] = ()) -> Hom
         Ledger(home.ledger).append(entry(batch, dead=int(batch in set(dead))))
         commit_batch(home, batch)
     return home
+
+
+class Synced:
+    """What was on the disk for certain, told by the calls that put it there; and what then got its name."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.nodes: list[int] = []
+        fsync = os.fsync
+
+        def noted(descriptor: int) -> None:
+            fsync(descriptor)
+            self.nodes.append(os.fstat(descriptor).st_ino)
+
+        monkeypatch.setattr(os, "fsync", noted)
+
+    def missing(self, path: Path) -> list[Path]:
+        """Of a directory with all that is below it, or of a file."""
+        return [each for each in (path, *path.rglob("*")) if each.stat().st_ino not in self.nodes]
 
 
 def contents(home: Home) -> dict[str, bytes]:

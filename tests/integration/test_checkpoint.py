@@ -210,19 +210,29 @@ def test_backup_while_running_is_restored_and_a_restore_behind_the_sinks_is_refu
 ) -> None:
     payments.spec["rate"]["max_offsets"] = 50
     payments.send(*(good(n) for n in range(200)))
-    stop = supervise.StopRequest()
-    thread = threading.Thread(target=lambda: supervise.run(payments.pipeline, until_caught_up=True, stop=stop))
+    stop, ended = supervise.StopRequest(), []
+
+    def run() -> None:
+        try:
+            supervise.run(payments.pipeline, stop=stop)
+        finally:
+            ended.append(stop.asked)
+
+    thread = threading.Thread(target=run)
     thread.start()
-    copies = []
+    copies: list[dict[str, Any]] = []
     try:
         until = time.monotonic() + 60
-        while thread.is_alive() and time.monotonic() < until:
+        while not (copies and copies[-1]["committed"] >= 3) and not ended and time.monotonic() < until:
             if (payments.home / "spark" / "commits" / "0").exists():
                 copies.append(asked("backup", tmp_path / f"copy-{len(copies)}.tar.gz"))
             time.sleep(0.2)
-        assert asked("restore", copies[0]["backup"], expect=4)["code"] == "already-running" or not thread.is_alive()
+        assert asked("restore", copies[-1]["backup"], expect=4)["code"] == "already-running"
+        assert ended == []  # the run did not notice, and goes on
     finally:
+        stop.ask()
         thread.join(60)
+    assert ended == [True]
     assert len({copy["committed"] for copy in copies}) > 1  # the run went on between them
     early = asked("restore", copies[0]["backup"], expect=4)
     assert (early["code"], "ahead" in early["what"]) == ("table-differs", True)

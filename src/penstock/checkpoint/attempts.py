@@ -30,7 +30,7 @@ class Attempts:
 
     def __init__(self, home: Home) -> None:
         self._log, self._file = SparkLog(home.spark), home.path / "attempts.json"
-        self.batch = self._pending()
+        self.batch = self._log.pending()
         self.deaths = self._counted()  # of drivers whose batch it was
 
     def check(self, accepted: frozenset[str]) -> None:
@@ -67,7 +67,7 @@ class Attempts:
             self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
-        batch = self._pending()
+        batch = self._log.pending()
         if batch is None:
             self._file.unlink(missing_ok=True)
             return
@@ -79,11 +79,6 @@ class Attempts:
         self.deaths = 0
         if self.batch is not None:
             self._note(self.batch, 0, running=False)
-
-    def _pending(self) -> int | None:
-        """The batch whose offsets are fixed and that Spark has not committed."""
-        planned, committed = self._log.planned(), self._log.committed()
-        return planned if planned is not None and (committed is None or planned > committed) else None
 
     def _counted(self) -> int:
         if self.batch is None:

@@ -1,20 +1,7 @@
 """A copy of a checkpoint that is consistent, also when it is made while the pipeline runs.
 
-A run writes, batch by batch: `offsets/N`, then the ledger entry of N, then `commits/N`. A copy is made the other way
-round, so that what is copied later knows at least as much as what was copied before:
-
-    1. commits/: the newest one copied is batch C
-    2. ledger/: the entries up to C + 1
-    3. offsets/ up to C + 1, and what changes rarely or never
-
-So the copy has the ledger entry of every commit, and the offsets of every ledger entry. C + 1 and not more, because
-of batches that are not committed Spark runs only the newest one again. Where that batch was written to the sinks before
-the copy, it will be found there; where sinks went on after it, a restore is refused.
-
-Spark removes old batches meanwhile. So each log is copied from its newest batch backwards, up to the first one that is
-gone; and if even the offsets of C are gone, everything is copied once more.
-
-The manifest names every file with size and checksum. It is written last: a copy without it is none.
+How the files are copied is in `checkpoint.copying`. The manifest names every file with size and checksum. It is
+written last: a copy without it is none. A backup has its name only when all of it is on the disk.
 """
 
 from __future__ import annotations
@@ -25,13 +12,14 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from penstock.archive import unpack
-from penstock.checkpoint.files import checksum_of, put
+from penstock.checkpoint.copying import copy
+from penstock.checkpoint.files import put, sync_all, sync_directory, sync_file
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
@@ -41,8 +29,6 @@ MANIFEST = "manifest.json"
 PACKED = ".tar.gz"
 _FORMAT = 1
 _ATTEMPTS = 10
-_PARTS = ("spark", "ledger", "schemas", "backfill")  # directories; logs, the lock and older backups are not copied
-_FILES = ("spec.json", "fork.json")
 
 
 @dataclass(frozen=True)
@@ -83,7 +69,7 @@ def make(home: Home, to: Path, pipeline: str, check: Callable[[Home], None]) -> 
         for _ in range(_ATTEMPTS):
             shutil.rmtree(staged, ignore_errors=True)
             staged.mkdir(parents=True)
-            if _copy(home, Home(staged)):
+            if copy(home, Home(staged)):
                 break
         check(Home(staged))
         made = _manifest(Home(staged), pipeline)
@@ -92,9 +78,12 @@ def make(home: Home, to: Path, pipeline: str, check: Callable[[Home], None]) -> 
             packed = to.with_name(f".{to.name}.part")
             with tarfile.open(packed, "w:gz") as archive:
                 archive.add(staged, arcname=".")
+            sync_file(packed)
             packed.rename(to)
         else:
+            sync_all(staged)
             staged.rename(to)
+        sync_directory(to.parent)
     except OSError as error:
         raise NotWritable(
             f"the backup {to} cannot be written",
@@ -177,72 +166,3 @@ def _pieces(at: Path) -> Iterator[tuple[str, Piece]]:
         if file.is_file() and file != at / MANIFEST:
             content = file.read_bytes()
             yield str(file.relative_to(at)), Piece(len(content), hashlib.sha256(content).hexdigest())
-
-
-def _copy(home: Home, into: Home) -> bool:
-    """Whether the copy has the offsets of its newest commit."""
-    commits = _copy_batches(home.spark / "commits", into.spark / "commits", most=None)
-    most = max(commits, default=-1) + 1
-    into.ledger.mkdir(parents=True)
-    for file in sorted(home.ledger.glob("*.jsonl")):
-        lines = [line for line in file.read_bytes().split(b"\n")[:-1] if _batch_of(line, most)]
-        if lines:
-            (into.ledger / file.name).write_bytes(b"\n".join(lines) + b"\n")
-    for rest in ("metadata", "sources", "state"):
-        _copy_all(home.spark / rest, into.spark / rest)
-    offsets = _copy_batches(home.spark / "offsets", into.spark / "offsets", most)
-    whole = commits[:1] == [batch for batch in offsets if batch < most][:1]
-    for name in ("schemas", *_FILES):
-        _copy_all(home.path / name, into.path / name)
-    backfills = home.path / "backfill"
-    for one in sorted(backfills.iterdir()) if backfills.is_dir() else ():
-        if (one / "spark" / "metadata").is_file():
-            whole = _copy(Home(one), Home(into.path / "backfill" / one.name)) and whole
-    return whole
-
-
-def _copy_batches(of: Path, into: Path, most: int | None) -> list[int]:
-    """Those that were copied, newest first, without a hole."""
-    into.mkdir(parents=True)
-    there = sorted((int(f.name) for f in of.iterdir() if f.name.isdigit()), reverse=True) if of.is_dir() else []
-    copied: list[int] = []
-    for batch in (batch for batch in there if most is None or batch <= most):
-        if not _copy_file(of / str(batch), into / str(batch)):
-            break
-        copied.append(batch)
-    return copied
-
-
-def _copy_all(of: Path, into: Path) -> None:
-    """A file with its checksum, or a directory. What a run removes meanwhile is old, and not needed."""
-    if not of.is_dir():
-        _copy_file(of, into)
-        return
-    into.mkdir(parents=True, exist_ok=True)
-    for each in of.iterdir():
-        if not each.name.startswith(".") and not each.name.endswith(".new"):  # half written, or a checksum
-            _copy_all(each, into / each.name)
-
-
-def _copy_file(of: Path, into: Path) -> bool:
-    """Whether it was there; a checksum that is not there yet is none the worse."""
-    try:
-        shutil.copyfile(of, into)
-    except FileNotFoundError:
-        return False
-    with suppress(FileNotFoundError):
-        shutil.copyfile(checksum_of(of), checksum_of(into))
-    return True
-
-
-def _batch_of(line: bytes, most: int) -> bool:
-    """Whether a line is an entry of a batch up to `most`; one that a crash cut off is none."""
-    try:
-        return int(json.loads(line)["batch"]) <= most
-    except (ValueError, KeyError, TypeError):
-        return False
-
-
-def parts_of(home: Home) -> list[Path]:
-    """What a backup holds of a checkpoint, and a restore replaces."""
-    return [path for name in (*_PARTS, *_FILES) if (path := home.path / name).exists()]

@@ -1,8 +1,9 @@
 """Files of a checkpoint that are missing, truncated or changed, and what each could be made again from.
 
-From a backup of the same query: a file of Spark's log never changes once it is written, so any copy of it will do.
 From the ledger, where the query keeps no state: an entry says which offsets its batch covered, that the sinks have it,
 and of which query it is. So it proves `offsets/N`, `commits/N` and `metadata`. Nothing proves the ledger but a backup.
+From a backup of the same query, where the ledger does not say otherwise: a file of Spark's log does not change once it
+is written, but for the offsets of a batch that was split (`penstock split`), of which a backup may have longer ones.
 
 What is not damage: old batches that Spark has removed, a newest batch without a commit (it runs again), a line of the
 ledger that a crash cut off (its batch is written again).
@@ -18,7 +19,7 @@ from pathlib import Path
 from penstock.checkpoint.files import put, wrong_with
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import BATCHES_PER_FILE, Entry, Ledger
-from penstock.checkpoint.log import Positions, as_json, positions_in, with_positions
+from penstock.checkpoint.log import BEFORE_SPLIT, Positions, as_json, positions_in, with_positions
 from penstock.errors import LedgerMissing
 
 _COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'  # what Spark writes for a query without event time
@@ -92,7 +93,7 @@ class _Search:
         if wrong:
             first = self.entries.get(0)
             began = {(r.topic, r.partition): r.start for r in first.ranges} if first else None
-            yield self._damage(file, wrong, f"\0v1\n{as_json(began)}" if began else None)
+            yield self._damage(file, wrong, f"\0v1\n{as_json(began)}" if began else None, began)
 
     def _log(
         self,
@@ -107,11 +108,11 @@ class _Search:
             wrong = _unreadable(file, parse)
             if wrong:
                 entry = self.entries.get(batch)
-                yield self._damage(file, wrong, made(entry) if entry and self.provable else None)
+                says = _ends(entry) if entry and kind == "offsets" else None
+                yield self._damage(file, wrong, made(entry) if entry and self.provable else None, says)
 
     def _offsets_of(self, entry: Entry) -> str:
-        ends: Positions = {(r.topic, r.partition): r.end for r in entry.ranges}
-        return with_positions(self._sound("offsets", self.offsets, positions_in) or _OFFSETS, ends)
+        return with_positions(self._sound("offsets", self.offsets, positions_in) or _OFFSETS, _ends(entry))
 
     def _commit_of(self, _entry: Entry) -> str:
         return self._sound("commits", self.commits, _parse_commit) or _COMMIT
@@ -141,14 +142,29 @@ class _Search:
             what = f"has no entry of batch{'es' * (len(here) > 1)} {names}"
             yield Damage(str(file.relative_to(self.home.path)), what, "a backup" if whole else None, whole)
 
-    def _damage(self, file: Path, what: str, from_ledger: str | None) -> Damage:
+    def _damage(self, file: Path, what: str, from_ledger: str | None, says: Positions | None = None) -> Damage:
+        """`says`: the positions in it by the ledger; a copy with others is of before a split."""
         name = str(file.relative_to(self.home.path))
         copy = self.backup.path / name if self.backup else None
-        if copy and wrong_with(copy) is None:
+        if copy and wrong_with(copy) is None and (says is None or _says(copy, says)) and not _split_since(copy, file):
             return Damage(name, what, "a backup", copy.read_bytes())
         if from_ledger is not None:
             return Damage(name, what, "the ledger", from_ledger.encode())
         return Damage(name, what, None)
+
+
+def _ends(entry: Entry) -> Positions:
+    return {(r.topic, r.partition): r.end for r in entry.ranges}
+
+
+def _says(file: Path, positions: Positions) -> bool:
+    return _unreadable(file, positions_in) is None and positions_in(file.read_text()) == positions
+
+
+def _split_since(copy: Path, file: Path) -> bool:
+    """Whether a split has replaced what the copy holds, and kept it beside the file."""
+    kept = file.parent.glob(f"{file.name}.{BEFORE_SPLIT}-*")
+    return any(each.read_bytes() == copy.read_bytes() for each in kept)
 
 
 def _batches(directory: Path) -> list[int]:

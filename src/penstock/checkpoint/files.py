@@ -32,11 +32,24 @@ def put(file: Path, content: bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
+    """Its list of names: a rename is on the disk only when this was done for where it went."""
+    sync_file(path)
+
+
+def sync_file(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_all(path: Path) -> None:
+    """A directory with all that is below it. When this returns it is on the disk, but for its own name."""
+    for directory, _, names in os.walk(path):
+        for name in names:
+            sync_file(Path(directory) / name)
+        sync_directory(Path(directory))
 
 
 def wrong_with(file: Path) -> str | None:

@@ -12,6 +12,7 @@
 <checkpoint>/fork.json where this pipeline was forked from, if it was
 <checkpoint>/replay/   a directory like this one for each replay of dead letters; which letters have come home is known
                        from here, so it belongs into a backup
+<checkpoint>/restoring there while a restore exchanges the files; nothing starts then
 <checkpoint>/lock      held while the pipeline runs
 """
 
@@ -54,6 +55,10 @@ class Home:
     @property
     def backups(self) -> Path:
         return self.path / "backups"
+
+    @property
+    def restoring(self) -> Path:
+        return self.path / "restoring"
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -18,6 +18,8 @@ from penstock.record import OffsetRange
 
 Positions = dict[tuple[str, int], int]
 
+BEFORE_SPLIT = "before-split"  # `offsets/N.before-split-1`: not a number, which Spark would take for a batch
+
 
 @dataclass(frozen=True)
 class SparkLog:
@@ -43,6 +45,12 @@ class SparkLog:
     def committed(self) -> int | None:
         """The newest batch Spark will not run again."""
         return max(self._batches("commits"), default=None)
+
+    def pending(self) -> int | None:
+        """The batch whose offsets are fixed and that is not committed: it is running, or will run again."""
+        planned = self.planned()  # first: of a run that goes on, what is committed by the second look is not pending
+        committed = self.committed()
+        return planned if planned is not None and (committed is None or planned > committed) else None
 
     def ranges(self, batch: int) -> list[OffsetRange]:
         """What batch `batch` covers, from the offset log: also where a record is a marker, a gap or was filtered."""

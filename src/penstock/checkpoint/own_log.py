@@ -1,6 +1,7 @@
 """Checkpoints in the form of Spark's own that we write: a backfill and a replay know their batches before they begin.
 
-Everything but the commits is written down first and appears by one rename: a crash before it leaves nothing.
+Everything but the commits is written down first, synced, and appears by one rename: a crash before it leaves nothing,
+and after it nothing is lost.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from penstock.checkpoint.files import put
+from penstock.checkpoint.files import put, sync_all, sync_directory
 from penstock.checkpoint.log import Positions, as_json
 
 
@@ -32,7 +33,9 @@ def written_down(
     for number, end in enumerate(ends):
         put(new / "offsets" / str(number), f"v1\n{{}}\n{as_json(end)}".encode())
     yield new
+    sync_all(new)
     new.rename(spark)
+    sync_directory(spark.parent)
 
 
 def commit(spark: Path, batch: int) -> None:
@@ -47,3 +50,4 @@ def synced(file: Path) -> Iterator[IO[str]]:
         out.flush()
         os.fsync(out.fileno())
     Path(out.name).rename(file)
+    sync_directory(file.parent)

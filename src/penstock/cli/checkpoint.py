@@ -203,6 +203,7 @@ def repair(
         "applied": made.aside is not None,
         "damage": _damages(made.damage),
         "backup": made.backup,
+        "skipped": made.skipped,
         "aside": made.aside,
     }
     _print(found, as_json, checkpoint_text.repair, file)

@@ -100,14 +100,17 @@ def fork(found: Document, columns: int) -> list[str]:
 
 
 def repair(found: Document, columns: int) -> list[str]:
+    passed_over = [line for each in found["skipped"] for line in wrapped(f"passed over: {clean(each)}", columns)]
     if not found["damage"]:
-        return wrapped(f"pipeline {found['pipeline']}: every file of the checkpoint is there and whole", columns)
+        sound = f"pipeline {found['pipeline']}: every file of the checkpoint is there and whole"
+        return [*wrapped(sound, columns), *passed_over]
     lines = wrapped(f"pipeline {found['pipeline']}: {_count(len(found['damage']), 'damaged file')}", columns)
     for each in found["damage"]:
         how = "cannot be made again from what is here"
         if each["source"]:
             how = f"{'made' if found['applied'] else 'can be made'} again from {each['source']}"
         lines += wrapped(f"{each['file']} {each['what']}; {how}", columns, 1)
+    lines += passed_over
     if found["backup"]:
         lines.append(f"looked into backup {clean(found['backup'])}")
     left = sum(each["source"] is None for each in found["damage"])

@@ -89,16 +89,16 @@ def _verdicts(
 
 def _stuck(home: Home, events: EventLog, now: float) -> Stuck | None:
     log = SparkLog(home.spark)
-    planned, committed = log.planned(), log.committed()
-    if planned is None or planned == committed:
+    batch = log.pending()
+    if batch is None:
         return None
     try:
-        since = (log.path / "offsets" / str(planned)).stat().st_mtime
+        since = (log.path / "offsets" / str(batch)).stat().st_mtime
     except FileNotFoundError:  # committed and swept since
         return None
     ended = events.last(["retrying", "failed"], 100)
     codes = tuple(event.facts["code"] for event in ended if event.time.timestamp() >= since)
-    return Stuck(planned, now - since, codes)
+    return Stuck(batch, now - since, codes)
 
 
 def _retention(config: Config, topics: Sequence[str]) -> dict[str, float]:

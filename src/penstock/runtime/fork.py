@@ -18,7 +18,7 @@ from penstock.checkpoint.home import Home
 from penstock.checkpoint.log import Positions, SparkLog, as_json
 from penstock.errors import BadArgument, CheckpointMissing
 from penstock.record import OffsetRange
-from penstock.runtime import build, guard
+from penstock.runtime import build, guard, standing
 from penstock.runtime.outline import target_of
 from penstock.spec.model import Pipeline
 from penstock.spec.sinks import Sink
@@ -42,9 +42,7 @@ def fork(old: Pipeline, new: Pipeline, *, dry_run: bool = False) -> Fork:
     home, to = build.home(old), build.home(new)
     guard.require_checkpoint(home)
     _require_another(old, new, home, to)
-    log = SparkLog(home.spark)
-    guard.require_sound(home)
-    at = log.next_positions()
+    query, committed, at = standing.steady(home, lambda: _standing(home))
     if at is None:
         raise CheckpointMissing(
             f"pipeline '{old.name}' has not begun yet",
@@ -63,8 +61,8 @@ def fork(old: Pipeline, new: Pipeline, *, dry_run: bool = False) -> Fork:
         checkpoint=str(to.path),
         query=str(uuid.uuid4()),
         of_pipeline=old.name,
-        of_query=log.query_id() or "",
-        of_batch=log.committed(),
+        of_query=query,
+        of_batch=committed,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         begins=[OffsetRange(*where, offset, offset) for where, offset in sorted(begins.items())],
         anew=sorted(new.source.topics.keys() - {topic for topic, _ in begins}),
@@ -74,6 +72,15 @@ def fork(old: Pipeline, new: Pipeline, *, dry_run: bool = False) -> Fork:
             _require_empty(to)
             _write(to, made, begins)
     return made
+
+
+def _standing(home: Home) -> tuple[str, int | None, Positions | None]:
+    """The query, its newest committed batch, and where the next one begins."""
+    guard.require_sound(home)
+    log = SparkLog(home.spark)
+    committed = log.committed()
+    at = log.next_positions() if committed is None else log.end_of(committed)
+    return log.query_id() or "", committed, at
 
 
 def _write(to: Home, made: Fork, begins: Positions) -> None:

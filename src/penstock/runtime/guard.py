@@ -21,7 +21,14 @@ def check(home: Home, pipeline: str, accepted: frozenset[str]) -> None:
     4. A ledger ahead of the checkpoint: an old checkpoint was restored; its batches would be written again.
     5. Newest files of the log that do not match their checksum: Spark would stumble over them, and not say what to do.
     6. A seek in the ledger that the checkpoint does not have as a committed batch: it was cut off.
+    7. A restore that was cut off: some files are the old ones, some are new or missing.
     """
+    if home.restoring.exists():
+        raise CheckpointForeign(
+            f"a restore of {home.path} was cut off",
+            cause="some of its files are those of the backup, some those of before, some may be missing",
+            next_command=f"penstock checkpoint restore FILE {home.restoring.read_text() or 'BACKUP'}",
+        )
     log, ledger = SparkLog(home.spark), Ledger(home.ledger)
     query, last = log.query_id(), ledger.last()
     committed, planned = log.committed(), log.planned()

@@ -22,14 +22,17 @@ from penstock.record import OffsetRange
 from penstock.runtime import build, guard, standing
 from penstock.spec.model import Pipeline
 
-_PARTS = ("spark/offsets", "spark/commits", "spark/sources", "spark/state", "ledger", "schemas", "logs", "backfill")
+_PARTS = (
+    *("spark/offsets", "spark/commits", "spark/sources", "spark/state"),
+    *("ledger", "schemas", "logs", "backfill", "replay"),
+)
 _ASK_S = 3.0  # for Kafka to answer: the rest can be shown without it
 _LOOK_AGAIN_S = 0.3  # a run that goes on removes old files, and writes new ones, between two looks
 
 
 @dataclass(frozen=True)
 class Pending:
-    """A batch whose offsets are fixed and that is not committed: it is running, or will run again."""
+    """The batch that is running, or will run again (`SparkLog.pending`)."""
 
     batch: int
     since: str  # by the time of its file
@@ -103,16 +106,15 @@ def inspect(pipeline: Pipeline) -> Inspection:
         guard.require_checkpoint(home)
     log, running = SparkLog(home.spark), standing.running(home)
     entries = list(Ledger(home.ledger).entries())
-    committed, planned = log.committed(), log.planned()
     places, why = _with_lag(pipeline, _positions(log, entries))
     return Inspection(
         pipeline=pipeline.name,
         checkpoint=str(home.path),
         query=_query(log, entries),
         running=running,
-        committed=committed,
-        planned=planned,
-        pending=_pending(log, planned, committed, entries),
+        committed=log.committed(),
+        planned=log.planned(),
+        pending=_pending(log, entries),
         partitions=places,
         no_lag=why,
         bytes={name: size_of(home.path / name) for name in _PARTS if (home.path / name).exists()},
@@ -161,22 +163,23 @@ def _joins(pipeline: Pipeline, where: tuple[str, int]) -> bool:
     return pipeline.source.reads_topic(where[0]) and (topic is None or topic.partitions is None)
 
 
-def _pending(log: SparkLog, planned: int | None, committed: int | None, entries: list[Entry]) -> Pending | None:
-    if planned is None or planned == committed:
+def _pending(log: SparkLog, entries: list[Entry]) -> Pending | None:
+    batch = log.pending()
+    if batch is None:
         return None
     try:
-        since = (log.path / "offsets" / str(planned)).stat().st_mtime
+        since = (log.path / "offsets" / str(batch)).stat().st_mtime
     except OSError:
         return None  # a run has just gone on
     try:
-        ranges = [r for r in log.ranges(planned) if r.end > r.start]
+        ranges = [r for r in log.ranges(batch) if r.end > r.start]
     except CheckpointForeign:
         ranges = []
     return Pending(
-        batch=planned,
+        batch=batch,
         since=datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds"),
         seconds=max(0, round(time.time() - since)),
-        written=bool(entries) and entries[-1].batch >= planned,
+        written=bool(entries) and entries[-1].batch >= batch,
         ranges=ranges,
     )
 

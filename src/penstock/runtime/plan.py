@@ -8,7 +8,6 @@ of the checkpoint is not taken, so that a pipeline can be planned while it runs.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -44,8 +43,6 @@ from penstock.spec.model import Pipeline, TopicSettings
 from penstock.spec.topics import topics_of
 
 T = TypeVar("T")
-
-_LOOKS, _PAUSE_S = 5, 0.3  # a run that goes on changes what is compared; a batch takes longer than a look
 
 
 @dataclass(frozen=True)
@@ -243,10 +240,9 @@ def _worth_reading(found: _Findings) -> bool:
 
 def _steady(home: Home, look: Callable[[], list[PenstockError]]) -> list[PenstockError]:
     """What is wrong, and stays wrong: between two reads a run that goes on may have ended a batch."""
-    found = look()
-    for _ in range(_LOOKS):
-        if not found or standing.running(home) is None:
-            break
-        time.sleep(_PAUSE_S)
+    found: list[PenstockError] = []
+    for _ in standing.looks(home):
         found = look()
+        if not found:
+            break
     return found

@@ -8,11 +8,14 @@ from pathlib import Path
 
 from penstock.checkpoint import backup, damage
 from penstock.checkpoint.backup import Manifest
+from penstock.checkpoint.copying import PARTS
 from penstock.checkpoint.damage import Damage
+from penstock.checkpoint.files import put, sync_all, sync_directory
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
-from penstock.errors import BadArgument, CheckpointForeign, TableDiffers
+from penstock.errors import BackupDamaged, BadArgument, CheckpointForeign, TableDiffers
 from penstock.runtime import build, guard, supervise
+from penstock.runtime.aside import set_aside
 from penstock.spec.model import Pipeline
 
 
@@ -28,6 +31,7 @@ class Repair:
     damage: list[Damage]
     backup: str | None = None  # the copy that was looked into
     aside: str | None = None  # where the damaged files are now; None: nothing was changed
+    skipped: list[str] = field(default_factory=list)  # newer backups that cannot be relied on, and why
 
 
 def back_up(pipeline: Pipeline, to: Path | None = None) -> tuple[Path, Manifest]:
@@ -59,12 +63,12 @@ def restore(pipeline: Pipeline, source: Path, *, dry_run: bool = False) -> Resto
         warnings = _twice(pipeline, home, manifest)
         if dry_run:
             return Restored(manifest, None, warnings)
-        return Restored(manifest, _exchange(home, copy), warnings)
+        return Restored(manifest, _exchange(home, copy, source), warnings)
 
 
 def repair(pipeline: Pipeline, source: Path | None = None, *, apply: bool = False) -> Repair:
     """What is damaged, and what it could be made again from; with `apply` it is done. `source`: the backup to use, else
-    the newest one that the checkpoint directory has."""
+    the newest one that the checkpoint directory has and that is whole."""
     home = build.home(pipeline)
     if not apply:
         return _repaired(home, source, apply=False)
@@ -73,26 +77,36 @@ def repair(pipeline: Pipeline, source: Path | None = None, *, apply: bool = Fals
 
 
 def _repaired(home: Home, source: Path | None, *, apply: bool) -> Repair:
-    place = source or next(reversed(backup.kept(home)), None)
-    if place is None:
-        found = damage.find(home)
-    else:
-        with backup.opened(place) as (copy, _):
-            found = damage.find(home, copy)
+    found, place, skipped = _found(home, source)
     can = [each for each in found if each.content is not None]
     if not apply or not can:
-        return Repair(found, str(place) if place else None)
+        return Repair(found, place, skipped=skipped)
     aside = backup.place_for(home, "damaged")
     aside.mkdir(parents=True)
     damage.repair(home, can, aside)
-    return Repair(found, str(place) if place else None, str(aside))
+    return Repair(found, place, str(aside), skipped)
+
+
+def _found(home: Home, source: Path | None) -> tuple[list[Damage], str | None, list[str]]:
+    """The damage, the backup that was looked into, and those that were passed over."""
+    skipped: list[str] = []
+    for place in [source] if source else reversed(backup.kept(home)):
+        try:
+            with backup.opened(place) as (copy, _):
+                return damage.find(home, copy), str(place), skipped
+        except BackupDamaged as error:
+            if source:
+                raise
+            skipped.append(f"{error.what}: {error.cause}")
+    return damage.find(home), None, skipped
 
 
 def _require_sinks_to_agree(pipeline: Pipeline, copy: Home, source: Path) -> None:
     """Ask sinks and dead letters as a start with this checkpoint would."""
-    as_restored = pipeline.model_copy(update={"checkpoint": str(copy.path.resolve())})
     try:
-        supervise.prepare(build.assembly(as_restored, copy), frozenset())
+        # Reader schemas are written down while the parts are made: not into the backup.
+        with set_aside(pipeline, copy, purpose="restore") as aside:
+            supervise.prepare(build.assembly(aside, copy), frozenset())
     except TableDiffers as error:
         raise TableDiffers(
             f"{source} does not fit what the sinks hold: {error.what}",
@@ -104,27 +118,42 @@ def _require_sinks_to_agree(pipeline: Pipeline, copy: Home, source: Path) -> Non
 
 def _twice(pipeline: Pipeline, home: Home, manifest: Manifest) -> list[str]:
     """Sinks that do not know their batches cannot say that they are ahead; the ledger of now can."""
-    last = Ledger(home.ledger).last_batch()
-    if last is None or last.query != manifest.query or last.batch <= (manifest.committed or 0):
+    last, first = Ledger(home.ledger).last_batch(), 0 if manifest.committed is None else manifest.committed + 1
+    if last is None or last.query != manifest.query or last.batch < first:
         return []
     plain = [name for name, sink in pipeline.sinks.items() if sink.kafka and sink.kafka.guarantee == "at-least-once"]
-    since = f"batches {(manifest.committed or 0) + 1} to {last.batch}"
+    since = f"batches {first} to {last.batch}" if last.batch > first else f"batch {first}"
     return [f"sink '{name}' is at least once: it gets the records of {since} a second time" for name in plain]
 
 
-def _exchange(home: Home, copy: Home) -> str | None:
-    """A crash in the middle leaves a checkpoint that a start refuses, and both copies whole."""
+def _exchange(home: Home, copy: Home, source: Path) -> str | None:
+    """Old parts go aside and new ones come in, one after the other, Spark's checkpoint first and the ledger last.
+
+    1. The new parts are copied beside the old ones.
+    2. A note says that an exchange is under way: from here on `guard` lets nothing start.
+    3. Each part is exchanged. After a crash the same command does everything again; what went aside stays there.
+    4. The note is removed.
+    """
     new = home.path / ".restore.new"
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir()
-    for part in backup.parts_of(copy):
-        (shutil.copytree if part.is_dir() else shutil.copyfile)(part, new / part.name)
-    old = backup.parts_of(home)
+    for name in PARTS:
+        if (part := copy.path / name).exists():
+            (shutil.copytree if part.is_dir() else shutil.copyfile)(part, new / name)
+    sync_all(new)
     aside = backup.place_for(home, "replaced")
     aside.mkdir(parents=True)
-    for part in old:
-        part.rename(aside / part.name)
-    for part in new.iterdir():
-        part.rename(home.path / part.name)
+    put(home.restoring, str(source).encode())
+    replaced = False
+    for name in PARTS:
+        if (home.path / name).exists():
+            (home.path / name).rename(aside / name)
+            replaced = True
+        if (new / name).exists():
+            (new / name).rename(home.path / name)
+        sync_directory(aside)
+        sync_directory(home.path)
     new.rmdir()
-    return str(aside) if old else None
+    home.restoring.unlink()
+    sync_directory(home.path)
+    return str(aside) if replaced else None

@@ -30,7 +30,7 @@ from penstock.checkpoint.log import Positions, SparkLog, with_positions
 from penstock.errors import BadArgument, PenstockError, SeekRefused
 from penstock.kafka.connection import client_config
 from penstock.record import OffsetRange
-from penstock.runtime import build, guard, positions
+from penstock.runtime import build, guard, positions, standing
 from penstock.runtime.refusal import Move, refusal
 from penstock.runtime.topics import TopicWatch
 from penstock.source import start
@@ -47,23 +47,22 @@ class Seek:
     backup: str | None = None  # where the state before is; None: nothing was changed
 
 
+@dataclass(frozen=True)
+class _Now:
+    """What a checkpoint that can be relied on says."""
+
+    committed: int
+    pending: int | None
+    at: Positions
+    entries: list[Entry]
+    stateful: bool
+
+
 def rehearse(pipeline: Pipeline, to: str | None = None, to_batch: int | None = None) -> Seek:
     """What a seek would do. Changes nothing, needs no lock. A reason against it is in the result."""
     home = build.home(pipeline)
-    log, ledger = SparkLog(home.spark), Ledger(home.ledger)
-    committed = _committed(pipeline, home, log)
-    at = log.end_of(committed)
-    entries = list(ledger.entries())
-    there = _partitions(pipeline, entries[-1])
-    now = {where: at.get(where, there[where][0] if where in there else 0) for where in at.keys() | there.keys()}
-    asked = _before(entries, to_batch) if to_batch is not None else _named(pipeline, to or "", list(there))
-    wanted = {where: positions.within(there[where], asked[where], where) for where in asked.keys() & there.keys()}
-    moves = [Move(*where, now[where], wanted.get(where, now[where])) for where in sorted(now)]
-    planned = log.planned() or committed
-    against: PenstockError | None = refusal(pipeline, moves, entries, stateful=log.stateful)
-    if planned != committed:
-        against = _under_way(planned)
-    return Seek(pipeline.name, planned + 1, moves, against)
+    guard.require_checkpoint(home)
+    return _rehearsed(pipeline, standing.steady(home, lambda: _now(pipeline, home)), to, to_batch)
 
 
 def seek(pipeline: Pipeline, to: str | None = None, to_batch: int | None = None) -> Seek:
@@ -71,7 +70,7 @@ def seek(pipeline: Pipeline, to: str | None = None, to_batch: int | None = None)
     home = build.home(pipeline)
     guard.require_checkpoint(home)
     with home.held():
-        made = rehearse(pipeline, to, to_batch)
+        made = _rehearsed(pipeline, _now(pipeline, home), to, to_batch)
         if made.refused:
             raise made.refused
         place = backup.place_for(home, "before-seek")
@@ -80,11 +79,23 @@ def seek(pipeline: Pipeline, to: str | None = None, to_batch: int | None = None)
     return replace(made, backup=str(place))
 
 
-def _committed(pipeline: Pipeline, home: Home, log: SparkLog) -> int:
-    """The newest batch that is committed, of a checkpoint that can be relied on."""
-    guard.require_checkpoint(home)
+def _rehearsed(pipeline: Pipeline, now: _Now, to: str | None, to_batch: int | None) -> Seek:
+    there = _partitions(pipeline, now.entries[-1])
+    places = now.at.keys() | there.keys()
+    at = {where: now.at.get(where, there[where][0] if where in there else 0) for where in places}
+    asked = _before(now.entries, to_batch) if to_batch is not None else _named(pipeline, to or "", list(there))
+    wanted = {where: positions.within(there[where], asked[where], where) for where in asked.keys() & there.keys()}
+    moves = [Move(*where, at[where], wanted.get(where, at[where])) for where in sorted(at)]
+    if now.pending is not None:
+        return Seek(pipeline.name, now.pending + 1, moves, _under_way(now.pending))
+    against = refusal(pipeline, moves, now.entries, stateful=now.stateful)
+    return Seek(pipeline.name, now.committed + 1, moves, against)
+
+
+def _now(pipeline: Pipeline, home: Home) -> _Now:
     guard.check(home, pipeline.name, frozenset())
     guard.require_sound(home)
+    log = SparkLog(home.spark)
     committed = log.committed()
     if committed is None:
         raise SeekRefused(
@@ -92,7 +103,8 @@ def _committed(pipeline: Pipeline, home: Home, log: SparkLog) -> int:
             cause="until then `start:` says where the pipeline begins",
             next_command="penstock run FILE --until-caught-up",
         )
-    return committed
+    entries = list(Ledger(home.ledger).entries())
+    return _Now(committed, log.pending(), log.end_of(committed), entries, log.stateful)
 
 
 def _under_way(batch: int) -> SeekRefused:

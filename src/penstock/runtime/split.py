@@ -21,13 +21,11 @@ from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.files import put
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
-from penstock.checkpoint.log import SparkLog, as_json
+from penstock.checkpoint.log import BEFORE_SPLIT, SparkLog, as_json
 from penstock.errors import BadArgument, BatchTooLarge, CheckpointForeign
 from penstock.record import Batch, OffsetRange
 from penstock.runtime import build, guard
 from penstock.spec.model import Pipeline
-
-_BACKUP = "before-split"  # not a number: Spark takes only those for batches
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ def _rewritten(directory: Path, batch: int, ranges: list[OffsetRange]) -> Path:
             cause=f"it has {len(lines)} lines, not 3",
             next_command="run the version of Penstock that wrote it",
         )
-    kept = next(path for n in count(1) if not (path := directory / f"{batch}.{_BACKUP}-{n}").exists())
+    kept = next(path for n in count(1) if not (path := directory / f"{batch}.{BEFORE_SPLIT}-{n}").exists())
     put(kept, file.read_bytes())
     new = as_json({(r.topic, r.partition): r.end for r in ranges})
     put(file, "\n".join([*lines[:-1], new]).encode())

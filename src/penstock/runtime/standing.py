@@ -6,21 +6,27 @@ whoever finds something wrong while a run goes on should look again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.log import SparkLog
-from penstock.errors import OffsetsVanished
+from penstock.errors import CheckpointForeign, CheckpointMissing, LedgerMissing, OffsetsVanished
 from penstock.kafka.admin import TopicFacts
 from penstock.kafka.connection import Config
 from penstock.record import OffsetRange
 from penstock.source import start
 from penstock.spec.source import Source
 from penstock.spec.start import EARLIEST, LATEST, StartAt
+
+T = TypeVar("T")
+
+_LOOKS, _PAUSE_S = 5, 0.3  # a run that goes on changes what is compared; a batch takes longer than a look
 
 
 @dataclass(frozen=True)
@@ -56,11 +62,10 @@ def standing(config: Config, source: Source, log: SparkLog, topics: Mapping[str,
     """Of the topics that are there. Raises CheckpointForeign where the checkpoint cannot be read, and StartNotThere."""
     marks = start.marks_of(config, source, topics)
     partitions = list(marks)
-    planned, committed = log.planned(), log.committed()
+    replay, committed = log.pending(), log.committed()
     at = log.next_positions()
     if at is None:
         at = start.resolve(config, _position(source), partitions)
-    replay = planned if planned is not None and planned != committed else None
     return Standing(
         start=source.start_text(),
         query=log.query_id(),
@@ -107,6 +112,29 @@ def running(home: Home) -> int | None:
     except (OSError, ValueError, psutil.Error):
         return None
     return process.pid if held else None
+
+
+def looks(home: Home) -> Iterator[None]:
+    """One; and while a run goes on some more, for whoever found something wrong: between two reads it may have ended a
+    batch, and Spark removed an old one."""
+    yield
+    for _ in range(_LOOKS):
+        if running(home) is None:
+            return
+        time.sleep(_PAUSE_S)
+        yield
+
+
+def steady(home: Home, look: Callable[[], T]) -> T:
+    """What a look at the checkpoint finds. Raises what is wrong with it, and stays wrong."""
+    wrong: Exception | None = None
+    for _ in looks(home):
+        try:
+            return look()
+        except (CheckpointForeign, CheckpointMissing, LedgerMissing, FileNotFoundError) as error:
+            wrong = error
+    assert wrong is not None  # there was one look at least
+    raise wrong
 
 
 def _position(source: Source) -> StartAt:

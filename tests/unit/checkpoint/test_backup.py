@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 import threading
 from pathlib import Path
 
 import pytest
-from tests.checkpoints import checkpoint, commit_batch, contents, entry, plan_batch
+from tests.checkpoints import Synced, checkpoint, commit_batch, contents, entry, plan_batch
 
-from penstock.checkpoint import backup, damage
+from penstock.checkpoint import backup, damage, own_log
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
-from penstock.checkpoint.log import SparkLog
+from penstock.checkpoint.log import Positions, SparkLog
 from penstock.errors import BackupDamaged, BadArgument, CheckpointMissing
 from penstock.runtime import guard
 
@@ -81,6 +82,57 @@ def test_later_batch_that_was_planned_during_the_copy_is_left_out(tmp_path: Path
     assert (made.committed, made.ledger, made.planned) == (2, 3, 3)
 
 
+def written_down(home: Home, kind: str, batches: int, committed: int) -> Home:
+    """A bounded run that is not finished."""
+    run = Home(home.path / kind / "some")
+    run.ledger.mkdir(parents=True)
+    ends: list[Positions] = [{("payments", 0): 10 * n + 10} for n in range(batches)]
+    with own_log.written_down(run.spark, {"id": f"{kind}-1"}, {("payments", 0): 0}, ends) as new:
+        for what in ("chosen", "letters") if kind == "replay" else ():
+            (new / what).mkdir()
+            for batch in range(batches):
+                (new / what / str(batch)).write_text(f"{what} of {batch}\n")
+    for batch in range(committed):
+        Ledger(run.ledger).append(entry(batch, query=f"{kind}-1"))
+        own_log.commit(run.spark, batch)
+        (run.spark / "letters" / str(batch)).unlink(missing_ok=True)
+    return run
+
+
+@pytest.mark.parametrize("committed", [0, 2])
+@pytest.mark.parametrize("kind", ["backfill", "replay"])
+def test_bounded_run_that_is_not_finished_is_copied_with_all_its_batches(
+    tmp_path: Path, kind: str, committed: int
+) -> None:
+    home = checkpoint(tmp_path / "home")
+    run = written_down(home, kind, 6, committed)
+    backup.make(home, tmp_path / "copy", "payments", sound)
+    assert contents(Home(tmp_path / "copy" / kind / "some")) == contents(run)
+
+
+def test_letters_of_a_batch_that_is_committed_during_the_copy_are_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = checkpoint(tmp_path / "home")
+    run = written_down(home, "replay", 3, 0)
+    copyfile, left = shutil.copyfile, [0, 1]
+
+    def and_go_on(of: Path, into: Path) -> None:
+        copyfile(of, into)
+        if left and of.parent.name in ("letters", "commits") and of.is_relative_to(run.path):
+            batch = left.pop(0)
+            own_log.commit(run.spark, batch)
+            (run.spark / "letters" / str(batch)).unlink()
+
+    monkeypatch.setattr(shutil, "copyfile", and_go_on)
+    backup.make(home, tmp_path / "copy", "payments", sound)
+    spark = tmp_path / "copy" / "replay" / "some" / "spark"
+    done, there = ({int(f.name) for f in (spark / kind).iterdir()} for kind in ("commits", "letters"))
+    assert not left
+    assert done | there == {0, 1, 2}
+    assert not done & there
+
+
 @pytest.mark.parametrize("harm", ["changed", "missing", "added", "no manifest", "archive cut off"])
 def test_backup_that_is_not_as_it_was_written_is_refused(tmp_path: Path, harm: str) -> None:
     home = checkpoint(tmp_path / "home")
@@ -126,3 +178,32 @@ def test_archive_that_reaches_out_of_its_directory_is_refused(tmp_path: Path) ->
         archive.add(tmp_path / "file", arcname="../../evil")
     with pytest.raises(BackupDamaged), backup.opened(tmp_path / "evil.tar.gz"):
         pass
+
+
+@pytest.mark.parametrize("name", ["copy", "copy.tar.gz"])
+def test_backup_is_on_the_disk_before_it_has_its_name_and_so_is_the_name(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = checkpoint(tmp_path / "home")
+    to = tmp_path / "copies" / name
+    synced = Synced(monkeypatch)
+    backup.make(home, to, "payments", sound)
+    assert synced.missing(to) == []
+    assert synced.nodes[-1] == to.parent.stat().st_ino
+
+
+def test_bounded_run_is_on_the_disk_before_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = checkpoint(tmp_path / "home")
+    synced = Synced(monkeypatch)
+    run = written_down(home, "replay", 3, 0)
+    assert synced.missing(run.spark) == []
+    assert synced.nodes[-1] == run.path.stat().st_ino
+
+
+def test_file_that_is_written_in_one_piece_has_its_name_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = Synced(monkeypatch)
+    with own_log.synced(tmp_path / "file") as out:
+        out.write("text")
+    assert synced.nodes == [(tmp_path / "file").stat().st_ino, tmp_path.stat().st_ino]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from tests.checkpoints import QUERY, begun, checkpoint, commit_batch, contents, 
 from penstock.checkpoint import backup, damage
 from penstock.checkpoint.files import wrong_with
 from penstock.checkpoint.home import Home
-from penstock.checkpoint.ledger import Ledger
+from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import SparkLog
+from penstock.runtime.split import _rewritten
 
 
 @pytest.fixture
@@ -109,6 +111,56 @@ def test_offsets_of_a_batch_that_the_ledger_does_not_have_need_a_backup(home: Ho
     assert files(damage.find(home, Home(tmp_path / "copy"))) == [("spark/offsets/4", "a backup")]
 
 
+def split_batch(home: Home, batch: int) -> Entry:
+    """Planned, backed up by the caller, and then made smaller; the entry that it gets when it is done."""
+    whole = entry(batch)
+    ranges = [replace(r, end=r.start + 5) for r in whole.ranges]
+    _rewritten(home.spark / "offsets", batch, ranges)
+    return replace(whole, ranges=ranges)
+
+
+@pytest.mark.parametrize("state", [False, True])
+def test_offsets_of_a_batch_that_was_split_since_the_backup_are_those_of_its_entry(
+    home: Home, tmp_path: Path, state: bool
+) -> None:
+    plan_batch(home, 4)
+    backup.make(home, tmp_path / "copy", "payments", no_check)
+    Ledger(home.ledger).append(split_batch(home, 4))
+    commit_batch(home, 4)
+    for kept in (home.spark / "offsets").glob("4.*"):
+        kept.unlink()  # somebody tidied up
+    truncate(home.spark / "offsets" / "4")
+    if state:
+        (home.spark / "state" / "0" / "0").mkdir(parents=True)
+        assert files(damage.find(home, Home(tmp_path / "copy"))) == [("spark/offsets/4", None)]
+        return
+    [found] = damage.find(home, Home(tmp_path / "copy"))
+    assert (found.file, found.source) == ("spark/offsets/4", "the ledger")
+    assert json.loads((found.content or b"").splitlines()[-1]) == {"payments": {"0": 45, "1": 45}}
+
+
+def test_backup_that_says_the_same_as_the_entry_is_taken_as_it_is(home: Home, tmp_path: Path) -> None:
+    (home.spark / "state" / "0" / "0").mkdir(parents=True)
+    backup.make(home, tmp_path / "copy", "payments", no_check)
+    whole = (home.spark / "offsets" / "2").read_bytes()
+    truncate(home.spark / "offsets" / "2")
+    [found] = damage.find(home, Home(tmp_path / "copy"))
+    assert (found.source, found.content) == ("a backup", whole)
+
+
+def test_batch_that_was_split_and_has_no_entry_yet_does_not_come_back_whole(home: Home, tmp_path: Path) -> None:
+    """A sink may hold the shorter one already, and would take it for the whole."""
+    plan_batch(home, 4)
+    backup.make(home, tmp_path / "before", "payments", no_check)
+    split_batch(home, 4)
+    backup.make(home, tmp_path / "after", "payments", no_check)
+    short = (home.spark / "offsets" / "4").read_bytes()
+    truncate(home.spark / "offsets" / "4")
+    assert files(damage.find(home, Home(tmp_path / "before"))) == [("spark/offsets/4", None)]
+    [found] = damage.find(home, Home(tmp_path / "after"))
+    assert (found.source, found.content) == ("a backup", short)
+
+
 def test_state_makes_the_ledger_no_proof(home: Home) -> None:
     (home.spark / "state" / "0" / "0").mkdir(parents=True)
     truncate(home.spark / "commits" / "2")
@@ -140,8 +192,6 @@ def test_entries_missing_from_the_ledger_come_back_from_a_backup_and_others_stay
 
 
 def test_seek_that_was_cut_off_is_completed_from_its_ledger_entry(home: Home, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     from penstock.record import OffsetRange
 
     moved = replace(

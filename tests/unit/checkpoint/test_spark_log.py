@@ -87,3 +87,36 @@ def test_range_says_how_many_offsets_it_holds_and_where_they_are() -> None:
     held = OffsetRange("payments.v1", 3, 10, 25)
     assert len(held) == 15
     assert str(held) == "payments.v1-3 [10, 25)"
+
+
+@pytest.mark.parametrize(
+    ("planned", "committed", "pending"),
+    [([], [], None), ([0], [], 0), ([0], [0], None), ([0, 1], [0], 1), ([0, 1], [0, 1], None), ([0], [0, 1], None)],
+)
+def test_batch_is_pending_that_is_planned_and_not_committed(
+    tmp_path: Path, planned: list[int], committed: list[int], pending: int | None
+) -> None:
+    for kind, batches in (("offsets", planned), ("commits", committed)):
+        (tmp_path / kind).mkdir()
+        for batch in batches:
+            (tmp_path / kind / str(batch)).write_text("v1\n{}")
+    assert SparkLog(tmp_path).pending() == pending
+
+
+def test_batch_that_is_committed_while_it_is_asked_for_is_not_pending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is the older commit taken for the newest one, with a batch planned after it."""
+    log = checkpoint(tmp_path, {"a": {"0": 0}}, {"a": {"0": 1}})
+    looked, batches = [], SparkLog._batches
+
+    def and_go_on(self: SparkLog, kind: str) -> list[int]:
+        found = list(batches(self, kind))
+        looked.append(kind)
+        number = len(looked) - 1
+        (tmp_path / "commits" / str(number)).write_text("v1\n{}")
+        (tmp_path / "offsets" / str(number + 1)).write_text("v1\n{}\n{}")
+        return found
+
+    monkeypatch.setattr(SparkLog, "_batches", and_go_on)
+    assert log.pending() is None

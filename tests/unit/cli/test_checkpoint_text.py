@@ -161,7 +161,7 @@ CHANGES = [
     },
 ]
 DIFF = {"pipeline": "payments", "checkpoint": ".penstock/payments", "compatible": False, "changes": CHANGES}
-REPAIR = {"pipeline": "payments", "damage": HARMED["damage"], "backup": "copies/monday.tar.gz"}
+REPAIR = {"pipeline": "payments", "damage": HARMED["damage"], "backup": "copies/monday.tar.gz", "skipped": []}
 BACKUP = {
     "pipeline": "payments",
     "backup": "copies/monday.tar.gz",
@@ -189,6 +189,16 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "restore": ("restore", checkpoint_text.restored, RESTORE),
     "fork": ("fork", checkpoint_text.fork, FORK),
     "repair": ("repair", checkpoint_text.repair, {**REPAIR, "applied": False, "aside": None}),
+    "repair-passed-over": (
+        "repair",
+        checkpoint_text.repair,
+        {
+            **REPAIR,
+            "applied": False,
+            "aside": None,
+            "skipped": ["copies/tuesday.tar.gz is not a whole backup: spark/metadata is missing"],
+        },
+    ),
     "repair-applied": (
         "repair",
         checkpoint_text.repair,

@@ -1,0 +1,95 @@
+"""Looking at a checkpoint without its lock, while a run goes on and Spark removes old batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.checkpoints import checkpoint
+
+from penstock.checkpoint.home import Home
+from penstock.errors import CheckpointForeign
+from penstock.runtime import seek as seeking
+from penstock.runtime.fork import fork
+from penstock.runtime.seek import rehearse, seek
+from penstock.spec.model import Pipeline
+
+
+def pipeline(directory: Path, name: str = "payments") -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "name": name,
+            "kafka": {"bootstrap": "unused"},
+            "checkpoint": str(directory / name),
+            "source": {"topics": {"payments": {"value": {"format": "string"}}}},
+            "sinks": {"lake": {"from": "payments", "delta": {"path": str(directory / f"{name}-lake")}}},
+        }
+    )
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """As a look finds it that listed the batches before the first two were removed, and read them after."""
+    made = checkpoint(tmp_path / "payments")
+    remove(made, "offsets", 1)
+    marks = {("payments", p): (0, 100) for p in (0, 1)}
+    monkeypatch.setattr(seeking, "_partitions", lambda *_: marks)  # what Kafka would say
+    return made
+
+
+def remove(home: Home, kind: str, batch: int) -> None:
+    (home.spark / kind / str(batch)).unlink(missing_ok=True)
+    (home.spark / kind / f".{batch}.crc").unlink(missing_ok=True)
+
+
+def forked(directory: Path) -> int | None:
+    return fork(pipeline(directory), pipeline(directory, "new"), dry_run=True).of_batch
+
+
+def rehearsed(directory: Path) -> int | None:
+    return rehearse(pipeline(directory), to_batch=2).batch - 1
+
+
+Look = Callable[[Path], int | None]
+LOOKS = pytest.mark.parametrize("look", [forked, rehearsed])
+
+
+@LOOKS
+def test_what_is_wrong_for_a_moment_of_a_run_is_no_alarm(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Look
+) -> None:
+    def go_on(_: float) -> None:
+        for kind in ("offsets", "commits"):
+            for batch in (0, 1):
+                remove(home, kind, batch)
+
+    monkeypatch.setattr(time, "sleep", go_on)
+    with home.held():
+        assert look(tmp_path) == 3
+
+
+@LOOKS
+def test_what_stays_wrong_is_said_also_of_a_run(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Look
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    with home.held(), pytest.raises(CheckpointForeign) as wrong:
+        look(tmp_path)
+    assert "offsets/1 is missing" in str(wrong.value.cause)
+    assert 0 < sum(pauses) < 3
+
+
+@LOOKS
+def test_without_a_run_one_look_is_enough(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Look
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    with pytest.raises(CheckpointForeign):
+        look(tmp_path)
+    with pytest.raises(CheckpointForeign):  # it holds the lock itself
+        seek(pipeline(tmp_path), to_batch=2)
+    assert (home.path.is_dir(), pauses) == (True, [])
