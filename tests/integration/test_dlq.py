@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -23,8 +23,14 @@ from penstock.cli.letter_text import moment
 from penstock.errors import BadArgument, DeadLetterBudget, LedgerMissing
 from penstock.kafka import connection
 from penstock.route.as_line import from_line
+from penstock.route.dead_letter import DeadLetter
 from penstock.runtime import letters, replay, replays
+from penstock.runtime.assemble import RAW
 from penstock.runtime.letters import Wanted
+from penstock.runtime.letters_raw import raw
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.usefixtures("spark")
 # Kafka removes records that are older than the topic keeps them, by the time they say: an hour ago is safe.
@@ -232,6 +238,29 @@ def test_record_that_one_sink_refused_goes_to_that_sink_only(payments: Payments)
     complete(payments)
 
 
+def test_record_that_a_sink_holds_does_not_die_for_it_when_its_condition_fails_on_it_later(payments: Payments) -> None:
+    """Else the next replay would write it there a second time."""
+    payments.spec["transform"] = []
+    payments.spec["sinks"] = {
+        "lake": {"from": "payments", "delta": {"path": "lake"}},
+        "odd": {"from": "payments", "where": "1 / (amount - 5) <> 0", "parquet": {"path": "odd"}},
+    }
+    payments.send(good(1, amount=5), good(2, amount=-5))
+    payments.run()
+    payments.spec["contract"] = {}
+    payments.spec["sinks"]["lake"]["where"] = "1 / (abs(amount) - 5) <> 0"  # fails on both; `lake` holds the first
+    trial = penstock("dlq", "replay", str(payments.file), schema=schemas.DRY_RUN)
+    assert (trial["would_die_again"], trial["rows"]) == (2, {"lake": 0, "odd": 1})
+    replay.run(payments.pipeline, Wanted())
+    again = [each.sinks for each in payments.dead() if each.query.startswith("replay-")]
+    assert sorted(again, key=str) == ["lake", "odd"]
+    for sink in payments.spec["sinks"].values():
+        sink.pop("where", None)
+    replay.run(payments.pipeline, Wanted())
+    assert ids(payments) == ["p-1", "p-2"]
+    complete(payments)
+
+
 @pytest.mark.parametrize("way", ["exactly-once-by-partition", "one pass"])
 def test_replay_into_kafka_sends_letters_between_gaps_once(payments: Payments, way: str) -> None:
     out = f"{payments.topic}-out"
@@ -335,9 +364,13 @@ def test_budget_stops_before_anything_is_written_and_the_mended_batch_runs(payme
         there = (payments.directory / "lake" / "_delta_log").is_dir()
         return len(payments.rows()) if there else 0
 
+    def files() -> int:
+        return len(list((payments.directory / "lake").rglob("*.parquet")))
+
     payments.send(*(good(n, amount=-1 if n < 2 else 1) for n in range(20)))  # 10 %, but fewer than five
     payments.run()
     assert (held(), len(payments.dead())) == (18, 2)
+    before = files()
     payments.send(*(good(n, amount=-1) for n in range(20, 26)), b"{", *(good(n) for n in range(26, 39)))
     with pytest.raises(DeadLetterBudget) as stopped:
         payments.run()
@@ -350,6 +383,7 @@ def test_budget_stops_before_anything_is_written_and_the_mended_batch_runs(payme
     assert (error.facts["dead"], error.facts["read"], error.facts["batches"]) == (7, 20, 1)
     with pytest.raises(DeadLetterBudget):
         payments.run()  # still
+    assert files() == before
     payments.spec["contract"] = {}  # the mend: six more records pass, and nothing of the batch is anywhere yet
     payments.run()
     assert (held(), len(payments.dead())) == (37, 3)
@@ -369,3 +403,14 @@ def test_budget_can_be_let_go_for_one_batch_and_small_batches_count_together(pay
     payments.run(accept=["dead-letter-budget"])
     assert len(payments.dead()) == 12
     complete(payments)
+
+
+def test_letter_with_a_time_that_is_no_date_is_a_raw_record_again(spark: SparkSession) -> None:
+    """Microseconds, by a producer that took them for milliseconds."""
+    times = [1_700_000_000_000_000, 1_793_527_200_001, 0]
+    about = ("decode", "malformed", "", "p", "q", 0)
+    letters = [DeadLetter(b"k", None, [], "t", 0, n, time, 0, *about) for n, time in enumerate(times)]
+    rows = raw(spark, letters)
+    assert rows.schema == spark.createDataFrame([], RAW).schema
+    found = rows.selectExpr("offset", "unix_millis(timestamp) AS ms", "headers").collect()
+    assert [tuple(row) for row in found] == [(n, time, None) for n, time in enumerate(times)]

@@ -44,10 +44,16 @@ def commit(spark: Path, batch: int) -> None:
 
 @contextmanager
 def synced(file: Path) -> Iterator[IO[str]]:
-    """The file is there, whole and on the disk, when this ends; before that it is not there at all."""
-    with file.with_name(f".{file.name}.new").open("w", encoding="utf-8") as out:
-        yield out
-        out.flush()
-        os.fsync(out.fileno())
-    Path(out.name).rename(file)
+    """The file is there, whole and on the disk, when this ends; before that, and when it fails, it is not there at
+    all."""
+    new = file.with_name(f".{file.name}.new")
+    try:
+        with new.open("w", encoding="utf-8") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        new.rename(file)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
     sync_directory(file.parent)

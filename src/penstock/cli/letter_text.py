@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli import output
 from penstock.cli.output import clean
 
 if TYPE_CHECKING:
@@ -17,14 +17,11 @@ _REASON = 40  # columns: where fewer are left beside the rest, the reason has a 
 _BYTES = 4096  # of a value; --json has all of it
 _LABEL = 11
 _SHOWN = 5  # schema ids; --json has them all
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def moment(milliseconds: int) -> str:
-    """In UTC. A record of an old format has no time."""
-    if milliseconds < 0:
-        return "no time"
-    return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """A record of an old format has no time."""
+    return "no time" if milliseconds < 0 else output.moment(milliseconds)
 
 
 def listed(letters: Sequence[Letter], more: int, hidden: int, columns: int | None) -> Iterator[str]:

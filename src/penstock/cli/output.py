@@ -13,6 +13,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +24,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document in
 
 # Escape sequences and control characters that come from messages must not reach a terminal.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def clean(text: str) -> str:
@@ -74,6 +76,15 @@ def note(text: str) -> None:
 
 def clean_lines(text: str) -> str:
     return "\n".join(clean(line) for line in text.split("\n"))
+
+
+def moment(milliseconds: int) -> str:
+    """A record's time, in UTC. A producer may write any number: one that is no date stays a number."""
+    try:
+        at = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return str(milliseconds)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def span(seconds: float | None) -> str:

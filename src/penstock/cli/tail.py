@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,10 +131,4 @@ def _json(value: Any) -> str:
 
 
 def _time(seen: Seen) -> str | None:
-    if seen.timestamp_ms is None:
-        return None
-    try:
-        moment = datetime.fromtimestamp(seen.timestamp_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # a producer may write any number
-        return str(seen.timestamp_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if seen.timestamp_ms is None else output.moment(seen.timestamp_ms)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.record import Batch, Known
@@ -13,9 +12,6 @@ from penstock.route.dead_letter import DeadLetter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Held(Protocol):
@@ -59,9 +55,17 @@ class DeadLetterTable:
     def read(self, query: str | None = None) -> Iterator[DeadLetter]:
         table = self.to.table()
         for rows in table.to_pyarrow_dataset().to_batches() if table is not None else ():
-            for row in rows.to_pylist():
+            for row in _in_milliseconds(rows).to_pylist():
                 batch = Batch(row["pipeline"], row["query"], row["batch"])
                 if batch.pipeline == self.pipeline and query in (None, batch.query):
                     row.setdefault("sinks", None)  # written by an older version
-                    row["timestamp_ms"] = (row["timestamp"] - _EPOCH) // timedelta(milliseconds=1)
                     yield dead_letter.from_row(row, batch)
+
+
+def _in_milliseconds(rows: Any) -> Any:
+    """With the time as a number: a producer may have written one that is no date in Python."""
+    import pyarrow as pa
+
+    in_microseconds = rows.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    numbers = [None if each is None else each // 1000 for each in in_microseconds.to_pylist()]
+    return rows.drop_columns("timestamp").append_column("timestamp_ms", pa.array(numbers, pa.int64()))

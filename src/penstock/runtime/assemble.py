@@ -159,7 +159,10 @@ class Assembly:
 
         kept = raw.persist(StorageLevel.MEMORY_AND_DISK)  # read from Kafka once
         try:
-            found = {outlet.sink.name: culprits(kept, batch.ranges, rows_of(outlet)) for outlet in self.outlets}
+            found = {
+                o.sink.name: culprits(kept, batch.ranges, rows_of(o), self.spared.get(o.sink.name, ()))
+                for o in self.outlets
+            }
         finally:
             kept.unpersist()
         return {name: some for name, some in found.items() if some}

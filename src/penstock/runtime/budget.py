@@ -10,7 +10,7 @@ known only after the write; they count from the next batch on.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import reduce
@@ -58,31 +58,52 @@ def exceeded(budget: Budget, now: tuple[int, int], before: Iterable[tuple[int, i
     return worst
 
 
+@dataclass(frozen=True)
+class Spent:
+    """By one batch."""
+
+    batch: int
+    read: int
+    dead: int
+
+
 @dataclass
 class Spending:
     """What the last batches spent of the budget. From the ledger, so that a restart forgets nothing."""
 
     budget: Budget
-    before: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=TOGETHER - 1))  # the newest first
+    before: list[Spent] = field(default_factory=list)  # the newest first
+    let_through: int | None = None  # the batch that the operator accepted last
 
     @classmethod
     def since(cls, budget: Budget, entries: Iterable[Entry]) -> Spending:
+        """`entries`: the newest, the oldest of them first. The last may be of a batch that will run again."""
         made = cls(budget)
         for entry in entries:
             made.spent(entry)
         return made
 
     def spent(self, entry: Entry) -> None:
-        if DeadLetterBudget.code in entry.accepted:  # what the operator let through does not count again
-            self.before.clear()
+        earlier = self._before(entry.batch)  # not what the same batch spent when it ran before
+        if DeadLetterBudget.code in entry.accepted or entry.batch == self.let_through:  # does not count again
+            self.before, self.let_through = [], entry.batch
         else:
-            self.before.appendleft((entry.read, entry.dead))
+            self.before = [Spent(entry.batch, entry.read, entry.dead), *earlier][:TOGETHER]
+
+    def over(self, batch: int, read: int, dead: int) -> Share | None:
+        """A batch whose entry was written and that Spark has not committed runs again: it is judged as it was then."""
+        if batch == self.let_through:
+            return None
+        return exceeded(self.budget, (read, dead), [(each.read, each.dead) for each in self._before(batch)])
+
+    def _before(self, batch: int) -> list[Spent]:
+        return [each for each in self.before if each.batch < batch]
 
     def check(self, batch: int, raw: DataFrame, inlets: Iterable[Inlet], counted: dict[str, Counted]) -> None:
         """Raises DeadLetterBudget, with the reasons: the letters of this batch are not written."""
         read = sum(found.counts.read for found in counted.values())
         dead = sum(found.counts.dead for found in counted.values())
-        share = exceeded(self.budget, (read, dead), self.before)
+        share = self.over(batch, read, dead)
         if share is not None:
             raise _stop(self.budget, batch, dead, share, _reasons(raw, inlets, counted) if dead else [])
 

@@ -19,7 +19,7 @@ from penstock.route.dead_letter import DeadLetters
 from penstock.route.kafka_topic import DeadLetterTopics
 from penstock.route.table import DeadLetterTable
 from penstock.runtime.assemble import Assembly
-from penstock.runtime.budget import Spending
+from penstock.runtime.budget import TOGETHER, Spending
 from penstock.runtime.inlet import Inlet
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.readers import Readers
@@ -80,7 +80,7 @@ def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str]
         ledger=ledger,
         topics=TopicWatch(client_config(pipeline), pipeline.source, last.topics if last else {}),
         accepted=sorted(accepted),
-        budget=Spending.since(allowed, ledger.entries()) if allowed else None,
+        budget=Spending.since(allowed, ledger.recent(TOGETHER)) if allowed else None,
     )
 
 

@@ -7,7 +7,7 @@ single records are left. They become dead letters; the rest of the batch is writ
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -28,12 +28,18 @@ def speaks_of_a_value(error: BaseException) -> bool:
 
 
 def culprits(
-    raw: DataFrame, ranges: tuple[OffsetRange, ...], rows: Callable[[DataFrame], DataFrame]
+    raw: DataFrame,
+    ranges: tuple[OffsetRange, ...],
+    rows: Callable[[DataFrame], DataFrame],
+    held: Collection[Position] = (),
 ) -> dict[Position, Failure]:
     """The records that `rows`, made of all of them, fails on. Empty when it does not fail, or on more than MOST.
 
-    `raw` is read many times: it should be kept.
+    `raw` is read many times: it should be kept. `held`: records that the sink has already and is not handed again. They
+    must not die for it, or a replay would write them there a second time.
     """
+    if held:
+        raw = raw.where(~is_one_of(held, raw["topic"], raw["partition"], raw["offset"]))
     found: dict[Position, Failure] = {}
     _search([r for r in ranges if len(r)], lambda part: _raised(rows(_within(raw, part))), found)
     return found if len(found) <= MOST else {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from penstock.route.dead_letter import DeadLetter
@@ -12,16 +11,21 @@ from penstock.runtime.assemble import RAW
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# A time as a number: a producer may write one that is no date in Python.
+_IN_MICROSECONDS = RAW.replace("timestamp timestamp", "timestamp bigint")
 
 
 def raw(spark: SparkSession, chosen: Sequence[DeadLetter]) -> DataFrame:
     """The records as Kafka's source would give them: one task for each input partition, in the order of its offsets."""
+    from pyspark.sql import functions as F
+
     by_partition: dict[tuple[str, int], list[tuple[Any, ...]]] = {}
     for each in sorted(chosen, key=lambda letter: letter.offset):
         by_partition.setdefault((each.topic, each.partition), []).append(_as_row(each))
     parts = list(by_partition.values())
-    return spark.createDataFrame(spark.sparkContext.parallelize(parts, max(1, len(parts))).flatMap(list), RAW)
+    rows = spark.sparkContext.parallelize(parts, max(1, len(parts))).flatMap(list)
+    in_microseconds = spark.createDataFrame(rows, _IN_MICROSECONDS)
+    return in_microseconds.withColumn("timestamp", F.timestamp_micros("timestamp"))
 
 
 def _as_row(letter: DeadLetter) -> tuple[Any, ...]:
@@ -31,7 +35,7 @@ def _as_row(letter: DeadLetter) -> tuple[Any, ...]:
         letter.topic,
         letter.partition,
         letter.offset,
-        _EPOCH + timedelta(milliseconds=letter.timestamp_ms),
+        letter.timestamp_ms * 1000,
         letter.timestamp_type,
         letter.headers or None,  # as Kafka's source gives a record without headers
     )

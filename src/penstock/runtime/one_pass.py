@@ -200,6 +200,9 @@ class Finish(Protocol):
 
     def end(self, batch: Batch, outcomes: list[dict[str, Any]], passed: int, /) -> Written: ...
 
+    def discard(self, outcomes: list[dict[str, Any]], /) -> None:
+        """Instead of `end`, where nothing is visible yet and the batch must not become so."""
+
 
 @dataclass
 class Files:
@@ -237,6 +240,10 @@ class Files:
             raise SinkFailed(f"the files of batch {batch.id} have {rows} rows, not {passed}")
         return self.sink.publish(batch, self._staging, files, self.columns)
 
+    def discard(self, outcomes: list[dict[str, Any]]) -> None:
+        for outcome in outcomes:
+            (self._staging / NewFile(**outcome).name).unlink(missing_ok=True)
+
 
 @dataclass(frozen=True)
 class Shortcut:
@@ -259,9 +266,13 @@ class Shortcut:
             afford = None
         found = self._passed(raw, self.finish.begin(batch, raw, replay=replay), locate=locate)
         counted = self._counted(found, locate=locate)
-        if afford is not None:
-            afford(counted)
         outcomes = [json.loads(row["outcome"]) for row in found if row["outcome"]]
+        if afford is not None:
+            try:
+                afford(counted)
+            except BaseException:
+                self.finish.discard(outcomes)  # else the files stay in the table's directory, each time it is tried
+                raise
         written = self.finish.end(batch, outcomes, counted.counts.passed)
         which = sum(row["fingerprint"] for row in found)
         which -= sum(fingerprint.of_offset(r.topic, r.partition, r.offset) for r in written.rejected)

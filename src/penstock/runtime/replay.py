@@ -97,11 +97,8 @@ def choose(pipeline: Pipeline, wanted: Wanted, name: str | None = None, limit: i
     held = [each for each in everything if wanted.holds(each)]
     picked, left_out = _picked(pipeline, held, limit)
     left_out.update(["there is no such dead letter"] * len(set(wanted.ids) - {each.id for each in held}))
-    read = set(pipeline.sinks)
-    bytes_of: dict[replays.Key, DeadLetter] = {}
-    for each in letters.whole(pipeline, {letter.key for letter in picked}):
-        bytes_of.setdefault(letters.key_of(each), each)
-    return Choice([(_chosen(each, read), bytes_of[each.key]) for each in picked], left_out)
+    whole = letters.whole(pipeline, {letter.key for letter in picked})
+    return _with_bytes(picked, whole, set(pipeline.sinks), left_out)
 
 
 def run(
@@ -201,6 +198,19 @@ def _picked(pipeline: Pipeline, wanted: list[Letter], limit: int | None) -> tupl
     return picked, left_out
 
 
+def _with_bytes(picked: list[Letter], whole: Iterable[DeadLetter], sinks: set[str], left_out: Counter[str]) -> Choice:
+    """`whole`: of a second read of the dead letters, after the one in which they were picked."""
+    bytes_of: dict[replays.Key, DeadLetter] = {}
+    for each in whole:
+        bytes_of.setdefault(letters.key_of(each), each)
+    there = [each for each in picked if each.key in bytes_of]
+    gone = len(picked) - len(there)
+    return Choice(
+        [(_chosen(each, sinks), bytes_of[each.key]) for each in there],
+        left_out + Counter({"the letter has expired just now": gone}),
+    )
+
+
 def _not_now(pipeline: Pipeline, letter: Letter) -> str | None:
     if letter.state == "replayed":
         return "a replay has brought them home already"
@@ -212,6 +222,9 @@ def _not_now(pipeline: Pipeline, letter: Letter) -> str | None:
     unknown = any(death.stage in (SINK, TRANSFORM) and death.sinks is None for death in letter.unanswered)
     if unknown and len(pipeline.sinks) > 1:
         return "written by an older version, which did not say which sinks have the record"
+    gone = {name for death in letter.unanswered for name in (death.sinks or "").split(",") if name} - {*pipeline.sinks}
+    if gone:
+        return f"meant for what is no longer a sink of the spec: {', '.join(sorted(gone))}"
     return None
 
 

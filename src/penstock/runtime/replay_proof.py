@@ -19,7 +19,7 @@ from penstock.checkpoint.ledger import Entry
 from penstock.runtime import build, fingerprint, replays
 from penstock.runtime.inlet import Position
 from penstock.runtime.replays import Replay
-from penstock.sink.contract import Sink
+from penstock.sink.contract import Forgetful, Sink
 from penstock.spec.model import Pipeline
 
 Partition = tuple[str, int]
@@ -130,19 +130,27 @@ def apart(
     return rest, wrong
 
 
-def by_count(sink: Sink, batches: list[Took]) -> list[Wrong]:
-    """For a sink whose rows do not say where they came from."""
-    wrong = []
-    held: dict[str, dict[int, int] | None] = {}
+def by_count(sink: Sink, batches: list[Took]) -> tuple[list[Wrong], list[str]]:
+    """For a sink whose rows do not say where they came from: what is wrong, and what nobody can prove any more."""
+    wrong: list[Wrong] = []
+    forgotten: dict[str, int] = {}
+    held: dict[str, tuple[dict[int, int] | None, int]] = {}
     for each in batches:
         count = each.entry.sinks.get(sink.name) if each.entry is not None else None
         query = each.replay.query
         if query not in held:
-            held[query] = sink.rows_by_batch(query)
-        rows = held[query]
-        if count is not None and rows is not None and rows.get(each.batch, 0) != count.written:
+            held[query] = sink.rows_by_batch(query), sink.remembered_from(query) if isinstance(sink, Forgetful) else 0
+        rows, since = held[query]
+        if count is None or rows is None:
+            continue
+        if each.batch < since:
+            forgotten[each.replay.name] = each.batch
+        elif rows.get(each.batch, 0) != count.written:
             text = (
                 f"{each.said}: sink '{sink.name}' holds {rows.get(each.batch, 0)} rows, the ledger says {count.written}"
             )
             wrong.append(Wrong("sink-differs", text))
-    return wrong
+    return wrong, [
+        f"sink '{sink.name}': its own history no longer tells of batches 0 to {last} of replay {name}"
+        for name, last in forgotten.items()
+    ]

@@ -91,7 +91,7 @@ def _try(
         try:
             trial.rows[outlet.sink.name] += _rows(pipeline, inlets, outlet, records, left_out).count()
         except Exception as error:
-            found = _culprits(pipeline, inlets, outlet, records, batch) if speaks_of_a_value(error) else {}
+            found = _culprits(pipeline, inlets, outlet, records, batch, left_out) if speaks_of_a_value(error) else {}
             if not found:
                 raise
             failing |= found
@@ -116,9 +116,10 @@ def _culprits(
     outlet: Outlet,
     records: DataFrame,
     batch: list[tuple[Chosen, DeadLetter]],
+    held: set[Position],
 ) -> dict[Position, Failure]:
     each = tuple(OffsetRange(t, p, o, o + 1) for t, p, o in sorted(chosen.position for chosen, _ in batch))
-    return culprits(records, each, lambda part: outlet.rows(all_views(pipeline, inlets, part)))
+    return culprits(records, each, lambda part: outlet.rows(all_views(pipeline, inlets, part)), held)
 
 
 def _place(row: Any) -> Position:

@@ -339,7 +339,9 @@ def _without_replays(
     counts = [count for each in replayed if each.entry and (count := each.entry.sinks.get(sink.name))]
     by_count = positions is None or any(count.dropped is None or count.superseded for count in counts)
     if by_count:
-        report.findings += map(_found, replay_proof.by_count(sink, replayed))
+        differ, unproven = replay_proof.by_count(sink, replayed)
+        report.findings += map(_found, differ)
+        report.unproven += unproven
     if positions is None:
         return None
     own, wrong = replay_proof.apart(sink.name, positions, replayed)

@@ -121,13 +121,22 @@ def _statistics(metadata: Any, columns: pa.Schema) -> dict[str, Any]:
         if type_ is None or any(stats is None or not stats.has_null_count for stats in found):
             continue
         _put(nulls, path, sum(stats.null_count for stats in found))
-        bounded = [stats for stats in found if stats.has_min_max]
-        if bounded and all(stats.has_min_max or stats.null_count == stats.num_values for stats in found):
-            for bounds, value in ((low, min(s.min for s in bounded)), (high, max(s.max for s in bounded))):
-                shown = _shown(value)
-                if shown is not None:
-                    _put(bounds, path, shown)
+        for bounds, value in zip((low, high), _bounds(found), strict=True):
+            shown = _shown(value)
+            if shown is not None:
+                _put(bounds, path, shown)
     return {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+
+
+def _bounds(found: list[Any]) -> tuple[Any, Any]:
+    """The least and the greatest value of a column; None where they are not known."""
+    bounded = [stats for stats in found if stats.has_min_max]
+    if not bounded or any(not stats.has_min_max and stats.null_count != stats.num_values for stats in found):
+        return None, None
+    try:
+        return min(stats.min for stats in bounded), max(stats.max for stats in bounded)
+    except (OverflowError, ValueError):  # a time that is no date in Python: a producer may write any number
+        return None, None
 
 
 def _type_at(columns: pa.Schema, path: list[str]) -> Any:

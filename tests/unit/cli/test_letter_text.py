@@ -127,3 +127,12 @@ def test_width_is_that_of_the_terminal_and_a_file_gets_whole_lines(monkeypatch: 
     assert output.width() is None
     monkeypatch.setenv("COLUMNS", "93")
     assert output.width() == 93
+
+
+def test_time_that_is_no_date_is_shown_as_the_number_it_is() -> None:
+    """Microseconds, by a producer that took them for milliseconds."""
+    wrong = replace(LETTERS[0], timestamp_ms=1_700_000_000_000_000)
+    lines = list(letter_text.listed([wrong, LETTERS[1]], 0, 0, None))
+    assert "  1700000000000000  " in lines[1]
+    assert "  2026-11-01T10:00:01.500Z  " in lines[2]
+    assert letter_text.moment(10**18) == str(10**18)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from penstock.checkpoint.ledger import Entry, ViewCount
-from penstock.runtime.budget import TOGETHER, Share, Spending, exceeded
+from penstock.runtime.budget import TOGETHER, Share, Spending, Spent, exceeded
 from penstock.spec.model import Budget
 
 BUDGET = Budget(share=0.05, at_least=100)
@@ -44,10 +43,27 @@ def test_nothing_at_all_may_die_where_the_share_is_zero() -> None:
     assert exceeded(Budget(share=0, at_least=1), (10**9, 1), []) is not None
 
 
+ENTRY = Entry("p", "q", 0, "", "earliest", [], {}, {"v": ViewCount(100, 40, 50, {"rule": 10}, rejected=5)}, {})
+
+
 def test_what_was_spent_is_known_from_the_ledger_up_to_what_was_accepted() -> None:
-    entry = Entry("p", "q", 0, "", "earliest", [], {}, {"v": ViewCount(100, 40, 50, {"rule": 10}, rejected=5)}, {})
-    accepted = replace(entry, batch=1, accepted=["dead-letter-budget"])
-    assert list(Spending.since(BUDGET, [entry] * 3).before) == [(100, 55)] * 3
-    assert list(Spending.since(BUDGET, [entry, accepted, replace(entry, batch=2)]).before) == [(100, 55)]
-    many = Spending.since(BUDGET, [entry] * 100)
-    assert Counter(many.before) == {(100, 55): TOGETHER - 1}
+    accepted = replace(ENTRY, batch=1, accepted=["dead-letter-budget"])
+    many = [replace(ENTRY, batch=number) for number in range(100)]
+    assert Spending.since(BUDGET, many[:3]).before == [Spent(number, 100, 55) for number in (2, 1, 0)]
+    assert Spending.since(BUDGET, [ENTRY, accepted, many[2]]).before == [Spent(2, 100, 55)]
+    assert [each.batch for each in Spending.since(BUDGET, many).before] == list(range(99, 99 - TOGETHER, -1))
+
+
+def test_batch_that_runs_again_after_its_entry_was_written_is_not_counted_twice() -> None:
+    small = replace(ENTRY, views={"v": ViewCount(60, 0, 60)})
+    after_a_restart = Spending.since(BUDGET, [small])
+    assert after_a_restart.over(0, 60, 60) is None
+    after_a_restart.spent(small)
+    assert after_a_restart.before == [Spent(0, 60, 60)]
+    assert after_a_restart.over(1, 60, 60) == Share(120, 120, 2)
+
+
+def test_batch_that_the_operator_let_through_is_let_through_when_it_runs_again() -> None:
+    spending = Spending.since(BUDGET, [replace(ENTRY, batch=4, accepted=["dead-letter-budget"])])
+    assert spending.over(4, 1000, 1000) is None
+    assert spending.over(5, 1000, 1000) == Share(1000, 1000, 1)

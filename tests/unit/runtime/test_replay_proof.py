@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, SinkCount, ViewCount
-from penstock.runtime import fingerprint, replay_proof
+from penstock.runtime import fingerprint, replay_proof, verify
 from penstock.runtime.replay_proof import Took
 from penstock.runtime.replays import Replay
+from penstock.runtime.verify import Report
+from penstock.sink.delta import DeltaSink
 
 ONE = Replay("1", Home(Path("unused")))
 
@@ -77,3 +82,30 @@ def test_batch_that_is_not_finished_is_not_judged_and_said() -> None:
 def test_as_many_must_have_died_again_as_the_ledger_says() -> None:
     took = Took(ONE, 0, entry(2, [3, 5], dead=2), RECORDS, {("t", 0, 4): None})
     assert [each.kind for each in replay_proof.dead_again([took])] == ["dead-letters-differ"]
+
+
+def test_batches_that_a_table_has_forgotten_are_not_proven_instead_of_lost(tmp_path: Path) -> None:
+    """Delta cleans its log up: the oldest commits go, the rows stay."""
+    home, table = Home(tmp_path / "replay"), tmp_path / "lake"
+    home.spark.mkdir(parents=True)
+    (home.spark / "metadata").write_text(json.dumps({"id": "replay-1"}))
+    batches = [Took(Replay("1", home), number, entry(1, []), {}, {}) for number in (0, 1)]
+    write_deltalake(table, pa.table({"total": [1]}))
+    for number in (0, 1):
+        mark = json.dumps({"penstock": "lake", "pipeline": "p", "query": "replay-1", "batch": number, "rows": 1})
+        more = CommitProperties(custom_metadata={"userMetadata": mark})
+        write_deltalake(table, pa.table({"total": [1]}), mode="append", commit_properties=more)
+
+    def proven(*batches: Took) -> Report:
+        report = Report("p")
+        verify._without_replays(DeltaSink("lake", table), None, list(batches), report)
+        return report
+
+    assert proven(*batches) == Report("p")
+    DeltaTable(table).create_checkpoint()
+    for version in (0, 1):
+        (table / f"_delta_log/{version:020d}.json").unlink()
+    lost = Took(Replay("1", home), 2, entry(1, []), {}, {})
+    report = proven(*batches, lost)
+    assert [each.text for each in report.findings] == ["replay 1, batch 2: sink 'lake' holds 0 rows, the ledger says 1"]
+    assert report.unproven == ["sink 'lake': its own history no longer tells of batches 0 to 0 of replay 1"]

@@ -290,3 +290,6 @@ class OnePassKafka:
 
     def end(self, batch: Batch, outcomes: list[dict[str, Any]], _passed: int) -> Written:
         return self.sink.ended(batch, outcomes, posts=self.posts)
+
+    def discard(self, _outcomes: list[dict[str, Any]]) -> None:
+        """Never called: what workers have committed stays."""

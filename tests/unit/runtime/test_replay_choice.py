@@ -1,0 +1,51 @@
+"""Which of the wanted letters a replay takes, and what it says of the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from penstock.route.dead_letter import DeadLetter
+from penstock.runtime import replay
+from penstock.runtime.letters import Death, Letter
+from penstock.runtime.replays import Chosen
+from penstock.spec.model import Pipeline
+
+PIPELINE = Pipeline.model_validate(
+    {
+        "name": "p",
+        "kafka": {"bootstrap": "unused"},
+        "source": {"topics": {"t": {"value": {"format": "json", "schema": {"fields": {"a": "int"}}}}}},
+        "sinks": {name: {"from": "t", "delta": {"path": name}} for name in ("lake", "state")},
+    }
+)
+DEATH = Death("stream", "q", 3, "sink", "missing-field", "", sinks="state")
+LETTER = Letter("t", 1, 17, 0, 10, (DEATH,))
+
+
+@pytest.mark.parametrize(
+    ("sinks", "gone"),
+    [("state", None), ("lake,state", None), (None, None), ("former", "former"), ("a,lake,b", "a, b")],
+)
+def test_letter_of_a_sink_that_is_no_longer_in_the_spec_is_left_out(sinks: str | None, gone: str | None) -> None:
+    death = replace(DEATH, sinks=sinks, stage="sink" if sinks else "decode")
+    picked, left_out = replay._picked(PIPELINE, [replace(LETTER, deaths=(death,))], None)
+    assert len(picked) == (gone is None)
+    assert list(left_out) == ([] if gone is None else [f"meant for what is no longer a sink of the spec: {gone}"])
+
+
+def test_former_sink_of_a_death_that_a_replay_has_answered_is_no_matter() -> None:
+    again = replace(DEATH, query="r", stage="decode", sinks=None)
+    letter = replace(LETTER, deaths=(replace(DEATH, sinks="former"), again), answered=frozenset({"q"}))
+    assert replay._picked(PIPELINE, [letter], None)[0] == [letter]
+
+
+def test_letter_that_expires_between_the_two_reads_is_left_out() -> None:
+    other = replace(LETTER, offset=18)
+    there = DeadLetter(b"k", None, [], "t", 1, 18, 0, 0, "sink", "missing-field", "", "p", "q", 3, sinks="state")
+    choice = replay._with_bytes([LETTER, other], [there], {"lake", "state"}, Counter({"another reason": 2}))
+    assert choice.letters == [(Chosen("t", 1, 18, 0, ["q"], ["lake"]), there)]
+    assert choice.left_out == {"another reason": 2, "the letter has expired just now": 1}
+    assert replay._with_bytes([other], [there], set(), Counter()).left_out == {}
