@@ -10,8 +10,7 @@ import typer
 
 from penstock.cli import output
 from penstock.cli.main import app
-from penstock.cli.output import AsJson
-from penstock.cli.table import counted
+from penstock.cli.output import AsJson, counted
 from penstock.spec.model import Pipeline
 
 if TYPE_CHECKING:

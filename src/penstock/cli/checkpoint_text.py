@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from penstock.cli.output import clean, wrapped
+from penstock.cli.output import clean, counted, wrapped
 from penstock.cli.plan import change_in_words
 
 Document = dict[str, Any]
@@ -28,7 +28,7 @@ def show(found: Document, columns: int) -> list[str]:
     if found["state"]:
         lines.append("state stores")
     for store in found["state"]:
-        said = f"operator {store['operator']}: {_count(store['partitions'], 'partition')}, {_size(store['bytes'])}"
+        said = f"operator {store['operator']}: {counted(store['partitions'], 'partition')}, {_size(store['bytes'])}"
         lines += wrapped(said, columns, 1)
     if found["backups"]:
         lines += ["backups", *(f"  {clean(path)}" for path in found["backups"])]
@@ -43,7 +43,7 @@ def diff(found: Document, columns: int) -> list[str]:
     lines += [line for text in found["unchecked"] for line in wrapped(f"not checked: {text}", columns, 1)]
     wrong = sum(not change["compatible"] for change in found["changes"])
     if wrong:
-        return [*lines, f"{_count(wrong, 'change')} that a start does not go on with"]
+        return [*lines, f"{counted(wrong, 'change')} that a start does not go on with"]
     return [*lines, "a start goes on with it" if found["changes"] else "no changes"]
 
 
@@ -58,7 +58,9 @@ def seek(found: Document, columns: int) -> list[str]:
     lines += _table(("partition", "from", "to", "skipped", "read again"), rows, columns)
     stay = len(found["partitions"]) - len(moves)
     if stay:
-        lines.append(f"  {_count(stay, 'partition')} stay{'s' * (stay == 1)} as {'it is' if stay == 1 else 'they are'}")
+        lines.append(
+            f"  {counted(stay, 'partition')} stay{'s' * (stay == 1)} as {'it is' if stay == 1 else 'they are'}"
+        )
     if found["refused"]:
         error = found["refused"]
         lines += wrapped(f"refused[{error['code']}]: {error['what']}", columns)
@@ -77,7 +79,7 @@ def backup(found: Document, columns: int) -> list[str]:
     batches = "no batch committed" if found["committed"] is None else f"batches up to {found['committed']}"
     open_ = found["planned"] is not None and found["planned"] != found["committed"]
     batches += f", and batch {found['planned']} that is under way" if open_ else ""
-    return lines + wrapped(f"{batches}; {_count(found['files'], 'file')}, {_size(found['bytes'])}", columns, 1)
+    return lines + wrapped(f"{batches}; {counted(found['files'], 'file')}, {_size(found['bytes'])}", columns, 1)
 
 
 def restored(found: Document, columns: int) -> list[str]:
@@ -104,7 +106,7 @@ def repair(found: Document, columns: int) -> list[str]:
     if not found["damage"]:
         sound = f"pipeline {found['pipeline']}: every file of the checkpoint is there and whole"
         return [*wrapped(sound, columns), *passed_over]
-    lines = wrapped(f"pipeline {found['pipeline']}: {_count(len(found['damage']), 'damaged file')}", columns)
+    lines = wrapped(f"pipeline {found['pipeline']}: {counted(len(found['damage']), 'damaged file')}", columns)
     for each in found["damage"]:
         how = "cannot be made again from what is here"
         if each["source"]:
@@ -115,7 +117,7 @@ def repair(found: Document, columns: int) -> list[str]:
         lines.append(f"looked into backup {clean(found['backup'])}")
     left = sum(each["source"] is None for each in found["damage"])
     if left:
-        said = f"{_count(left, 'file')} cannot be repaired: name a backup (--from), or restore one"
+        said = f"{counted(left, 'file')} cannot be repaired: name a backup (--from), or restore one"
         lines += wrapped(said, columns)
     if found["applied"]:
         return [*lines, f"before: {clean(found['aside'])}"]
@@ -156,7 +158,9 @@ def _ledger(books: Document, columns: int) -> list[str]:
     if not books["entries"]:
         return ["  empty"]
     span = f"batches {books['first']} to {books['last']}"
-    lines = wrapped(f"{_count(books['entries'], 'entry', 'entries')}, {span}, the last one {books['time']}", columns, 1)
+    lines = wrapped(
+        f"{counted(books['entries'], 'entry', 'entries')}, {span}, the last one {books['time']}", columns, 1
+    )
     written = "".join(f", {number:,} to {name}" for name, number in books["written"].items())
     lines += wrapped(f"{books['read']:,} records read{written}, {books['dead']:,} dead letters", columns, 1)
     if books["seeks"]:
@@ -210,10 +214,6 @@ def _running(process: int | None) -> str:
 
 def _number(value: int | None) -> str:
     return "?" if value is None else f"{value:,}"
-
-
-def _count(number: int, word: str, plural: str | None = None) -> str:
-    return f"{number:,} {word if number == 1 else plural or word + 's'}"
 
 
 def _size(number: int) -> str:

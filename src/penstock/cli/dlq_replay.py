@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli import letter_text, output
+from penstock.cli import letter_text, output, table
 from penstock.cli.dlq import Class, File, Reason, Since, Stage, Topic, Until, dlq
 from penstock.cli.output import AsJson
 
@@ -107,14 +107,14 @@ def tried(found: Mapping[str, Any], again: str, columns: int | None) -> Iterator
     yield f"{found['letters']:,} dead letters{went}; nothing is changed by this dry run"
     if found["letters"]:
         rows = ", ".join(f"{n:,} rows to {name}" for name, n in found["rows"].items())
-        yield letter_text.cut(f"{found['would_pass']:>8,}  would pass: {rows}", columns)
+        yield table.fitting(f"{found['would_pass']:>8,}  would pass: {rows}", columns)
         if found["would_be_dropped"]:
             yield f"{found['would_be_dropped']:>8,}  would be dropped by a rule"
         yield f"{found['would_die_again']:>8,}  would die again"
         for group in found["reasons"]:
             said = f"{group['stage']}, {group['class']}: {output.clean(group['reason'])}"
             yield from letter_text.counted(group["count"], said, columns, indent=10)
-            yield letter_text.cut(f"{'':>20}e.g. {output.clean(group['sample'])}".replace("\n", " "), columns)
+            yield table.fitting(f"{'':>20}e.g. {output.clean(group['sample'])}".replace("\n", " "), columns)
     yield from _left_out(found["left_out"], columns)
     for text in found["warnings"]:
         yield from letter_text.wrapped(f"warning: {text}", columns)
@@ -127,8 +127,8 @@ def done(outcome: Mapping[str, Any], left_out: Mapping[str, int], columns: int |
         yield "nothing to replay"
     else:
         rows = ", ".join(f"{n:,} rows to {name}" for name, n in outcome["written"].items()) or "no rows"
-        yield letter_text.cut(f"replay {outcome['replay']}: {outcome['letters']:,} dead letters", columns)
-        yield letter_text.cut(f"{outcome['passed']:>8,}  passed: {rows}", columns)
+        yield table.fitting(f"replay {outcome['replay']}: {outcome['letters']:,} dead letters", columns)
+        yield table.fitting(f"{outcome['passed']:>8,}  passed: {rows}", columns)
         if outcome["dropped"]:
             yield f"{outcome['dropped']:>8,}  dropped by a rule"
         yield f"{outcome['dead_again']:>8,}  died again"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cli import output
 from penstock.cli.output import clean
+from penstock.cli.table import fitting
 
 if TYPE_CHECKING:
     from penstock.route.dead_letter import DeadLetter
@@ -34,10 +35,10 @@ def listed(letters: Sequence[Letter], more: int, hidden: int, columns: int | Non
         begin = f"{id_:<{sizes[0]}}  {when:<{sizes[1]}}  {kind:<{sizes[2]}}"
         said = clean(_marked(letter)).replace("\n", " ")
         if columns is None or columns - beside >= _REASON:
-            yield cut(f"{begin}  {said}", columns)
+            yield fitting(f"{begin}  {said}", columns)
         else:
-            yield cut(begin.rstrip(), columns)
-            yield cut(f"    {said}", columns)
+            yield fitting(begin.rstrip(), columns)
+            yield fitting(f"    {said}", columns)
     if more:
         yield f"{more:,} more: --limit {len(letters) + more}"
 
@@ -81,11 +82,7 @@ def grouped(groups: Sequence[Mapping[str, Any]], total: int, replayed: int, colu
         where = clean(group["topic"]) + (f" (schema {ids})" if ids else "")
         said = f"{where}: {group['stage']}, {group['class']}: {clean(group['reason'])}"
         yield from counted(group["count"], said, columns)
-        yield cut(f"{'':>10}e.g. {clean(group['sample'])}".replace("\n", " "), columns)
-
-
-def cut(line: str, columns: int | None) -> str:
-    return line if columns is None or len(line) <= columns else line[: columns - 1] + "…"
+        yield fitting(f"{'':>10}e.g. {clean(group['sample'])}".replace("\n", " "), columns)
 
 
 def wrapped(text: str, columns: int | None, indent: str = "") -> Iterator[str]:

@@ -150,7 +150,7 @@ def _print_needs(made: Plan, file: Path) -> None:
     _say(f"jars: {engine.jars} ({', '.join(engine.groups)}), {engine.downloaded} downloaded{load}", 1)
     for name, settings in made.missing_topics.items():
         config = "".join(f", {key}={value}" for key, value in settings.config.items())
-        size = f"{_count(settings.partitions, 'partition')}, replication {settings.replication}"
+        size = f"{output.counted(settings.partitions, 'partition')}, replication {settings.replication}"
         _say(f"topic {name}: missing; `penstock apply {file}` creates it with {size}{config}", 1)
     for each in made.differences:
         _say(f"topic {each.topic}: {each.setting} is {each.found}, the spec says {each.spec}; {_fate(each, file)}", 1)
@@ -172,7 +172,7 @@ def _print_standing(stands: Standing, running: bool) -> None:
     if stands.query is None:
         _say(f"no checkpoint yet: begins at `{stands.start}`; lag {stands.lag:,} offsets", 1)
     else:
-        _say(f"goes on after {_count(stands.committed, 'batch', 'es')}; lag {stands.lag:,} offsets", 1)
+        _say(f"goes on after {output.counted(stands.committed, 'batch', 'batches')}; lag {stands.lag:,} offsets", 1)
     if stands.replay is not None:
         fate = "is running now" if running else "was planned and not committed: it runs again, with the same offsets"
         _say(f"batch {stands.replay} {fate}", 1)
@@ -211,11 +211,7 @@ def change_in_words(change: dict[str, Any]) -> str:
 def _size(partitions: int | None) -> str:
     if partitions is None:
         return ""
-    return f" ({_count(partitions, 'partition')})" if partitions else " (missing)"
-
-
-def _count(number: int, word: str, plural: str = "s") -> str:
-    return f"{number:,} {word}{'' if number == 1 else plural}"
+    return f" ({output.counted(partitions, 'partition')})" if partitions else " (missing)"
 
 
 def _say(text: str, depth: int = 0) -> None:

@@ -22,10 +22,6 @@ class Column:
     spare: bool = False  # it may be left out; the last one goes first
 
 
-def counted(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
-
-
 def fitting(line: str, within: int | None) -> str:
     """As much of a line as the terminal holds."""
     return line if within is None else shortened(line, within)

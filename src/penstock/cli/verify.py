@@ -13,7 +13,7 @@ from penstock.cli.main import app
 from penstock.cli.output import AsJson
 
 if TYPE_CHECKING:
-    from penstock.runtime.verify import Report
+    from penstock.runtime.report import Report
 
 
 @app.command()

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from penstock.kafka import connection
 from penstock.kafka.connection import Config
+from penstock.kafka.consume import READER
 
 Place = tuple[str, int]
 
@@ -22,9 +23,7 @@ def times_at(config: Config, positions: Mapping[Place, int], within_s: float = 2
     consumer = connection.consumer(
         {
             **config,
-            "group.id": "penstock.reader",  # the client asks for one; it is never joined and nothing is committed
-            "enable.auto.commit": "false",
-            "isolation.level": "read_committed",
+            **READER,
             "auto.offset.reset": "earliest",
             # One record of each is enough. But a broker sends whole batches, and one larger than this only where it
             # comes first in an answer: with too small a number it sends one partition at a time.

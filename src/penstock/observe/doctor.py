@@ -36,7 +36,6 @@ class Ran:
     """A batch that ended."""
 
     batch: int
-    time: float
     seconds: float
     offsets: int
     cap: int | None = None
@@ -62,7 +61,6 @@ class Files:
 
 @dataclass(frozen=True)
 class Facts:
-    now: float
     running: bool
     lag: Lag
     cap: int  # most offsets of a batch

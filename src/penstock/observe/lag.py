@@ -22,6 +22,12 @@ class PartitionLag:
     behind_s: float | None  # None: nothing waits, or it could not be told
     estimated: bool  # from the times of other offsets, not from the record itself
     arriving: float | None  # offsets per second over the last minute
+    first: int = 0  # that Kafka still holds
+
+    @property
+    def expired(self) -> bool:
+        """Kafka no longer holds the next record."""
+        return self.position < self.first
 
     @property
     def lag(self) -> int:

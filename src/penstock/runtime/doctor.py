@@ -38,7 +38,6 @@ def facts_of(pipeline: Pipeline) -> Facts:
     lag, runs, now = lag_of(pipeline), running(home) is not None, time.time()
     events, entries = EventLog(home.events), Ledger(home.ledger).recent(_BATCHES)
     return Facts(
-        now=now,
         running=runs,
         lag=lag,
         cap=pipeline.rate.max_offsets,
@@ -47,7 +46,7 @@ def facts_of(pipeline: Pipeline) -> Facts:
         verdicts=_verdicts(config, entries, lag, now, runs),
         stuck=_stuck(home, events, now),
         retention_s=_retention(config, sorted({each.topic for each in lag.partitions})),
-        expired=_expired(config, lag),
+        expired=[(each.topic, each.partition) for each in lag.partitions if each.expired],
         files=_files(pipeline),
         registry=_registry(pipeline),
     )
@@ -58,7 +57,6 @@ def _batches(entries: Sequence[Entry], events: EventLog) -> list[Ran]:
     return [
         Ran(
             batch=entry.batch,
-            time=_seconds(entry.time),
             seconds=took[entry.batch]["seconds"],
             offsets=sum(map(len, entry.ranges)),
             cap=took[entry.batch].get("cap"),
@@ -109,14 +107,6 @@ def _retention(config: Config, topics: Sequence[str]) -> dict[str, float]:
         if "delete" in settings.get("cleanup.policy", "delete") and kept > 0:
             found[name] = kept / 1000
     return found
-
-
-def _expired(config: Config, lag: Lag) -> list[tuple[str, int]]:
-    counts = {
-        each.topic: 1 + max(p.partition for p in lag.partitions if p.topic == each.topic) for each in lag.partitions
-    }
-    marks = admin.watermarks(config, counts) if counts else {}
-    return [(p.topic, p.partition) for p in lag.partitions if p.position < marks[p.topic, p.partition][0]]
 
 
 def _files(pipeline: Pipeline) -> dict[str, Files]:

@@ -48,6 +48,7 @@ def lag_of(pipeline: Pipeline) -> Lag:
                 behind_s=None if at is None else max(0, now - at) / 1000,
                 estimated=place in guessed,
                 arriving=0.0 if since is None else max(0, each.end - since) / (_MINUTE_MS / 1000),
+                first=each.first,
             )
         )
     return measured(partitions, _capacity(EventLog(home.events)))

@@ -13,26 +13,15 @@ A batch of a replay that is not finished may be in the sinks or not; its records
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from penstock.checkpoint.ledger import Entry
 from penstock.runtime import build, fingerprint, replays
 from penstock.runtime.inlet import Position
 from penstock.runtime.replays import Replay
+from penstock.runtime.report import NAMED, Finding, Partition
 from penstock.sink.contract import Forgetful, Sink
 from penstock.spec.model import Pipeline
-
-Partition = tuple[str, int]
-_NAMED = 1000
-
-
-@dataclass(frozen=True)
-class Wrong:
-    kind: str
-    text: str
-    topic: str | None = None
-    partition: int | None = None
-    offsets: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -87,20 +76,20 @@ def unfinished(batches: list[Took]) -> list[str]:
     return [f"{n} letters of replay {name}, which is not finished" for name, n in count.items()]
 
 
-def dead_again(batches: list[Took]) -> list[Wrong]:
+def dead_again(batches: list[Took]) -> list[Finding]:
     found = []
     for each in batches:
         if each.entry is not None and len(each.died) != each.entry.dead:
             text = f"{each.said}: {len(each.died)} letters died again, the ledger says {each.entry.dead}"
-            found.append(Wrong("dead-letters-differ", text))
+            found.append(Finding("dead-letters-differ", text))
     return found
 
 
 def apart(
     sink: str, held: dict[Partition, list[int]], batches: list[Took]
-) -> tuple[dict[Partition, list[int]], list[Wrong]]:
+) -> tuple[dict[Partition, list[int]], list[Finding]]:
     """What the sink holds beside what replays brought, and what is wrong with what they brought."""
-    wrong: list[Wrong] = []
+    wrong: list[Finding] = []
     brought: dict[Partition, set[int]] = {}
     for each in batches:
         for topic, partition, offset in each.brought_to(sink):
@@ -114,7 +103,7 @@ def apart(
     for topic, partition in sorted({where[:2] for where, n in times.items() if n > 1}):
         twice = sorted(o for (t, p, o), n in times.items() if n > 1 and (t, p) == (topic, partition))
         text = f"{len(twice)} replayed records more than once in sink '{sink}'"
-        wrong.append(Wrong("duplicate", text, topic, partition, twice[:_NAMED]))
+        wrong.append(Finding("duplicate", text, topic=topic, partition=partition, offsets=twice[:NAMED]))
     for each in batches:
         count = each.entry.sinks.get(sink) if each.entry is not None else None
         if count is None:
@@ -123,16 +112,16 @@ def apart(
         found = sum(fingerprint.of_offset(*where) for where in there)
         if len(there) != count.written:
             text = f"{each.said}: sink '{sink}' holds {len(there)} records, the ledger says {count.written}"
-            wrong.append(Wrong("sink-differs", text))
+            wrong.append(Finding("sink-differs", text))
         elif count.fingerprint is not None and count.fingerprint != found:
             text = f"{each.said}: sink '{sink}' holds {len(there)} records, but not those that were written to it"
-            wrong.append(Wrong("sink-differs", text))
+            wrong.append(Finding("sink-differs", text))
     return rest, wrong
 
 
-def by_count(sink: Sink, batches: list[Took]) -> tuple[list[Wrong], list[str]]:
+def by_count(sink: Sink, batches: list[Took]) -> tuple[list[Finding], list[str]]:
     """For a sink whose rows do not say where they came from: what is wrong, and what nobody can prove any more."""
-    wrong: list[Wrong] = []
+    wrong: list[Finding] = []
     forgotten: dict[str, int] = {}
     held: dict[str, tuple[dict[int, int] | None, int]] = {}
     for each in batches:
@@ -149,7 +138,7 @@ def by_count(sink: Sink, batches: list[Took]) -> tuple[list[Wrong], list[str]]:
             text = (
                 f"{each.said}: sink '{sink.name}' holds {rows.get(each.batch, 0)} rows, the ledger says {count.written}"
             )
-            wrong.append(Wrong("sink-differs", text))
+            wrong.append(Finding("sink-differs", text))
     return wrong, [
         f"sink '{sink.name}': its own history no longer tells of batches 0 to {last} of replay {name}"
         for name, last in forgotten.items()

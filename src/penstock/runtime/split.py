@@ -21,7 +21,7 @@ from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.files import put
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
-from penstock.checkpoint.log import BEFORE_SPLIT, SparkLog, as_json
+from penstock.checkpoint.log import BEFORE_SPLIT, SparkLog, with_positions
 from penstock.errors import BadArgument, BatchTooLarge, CheckpointForeign
 from penstock.record import Batch, OffsetRange
 from penstock.runtime import build, guard
@@ -98,7 +98,8 @@ def _shortened(ranges: tuple[OffsetRange, ...], most: int) -> list[OffsetRange]:
 def _rewritten(directory: Path, batch: int, ranges: list[OffsetRange]) -> Path:
     """Step 3. A crash at any moment leaves the old entry or the new one."""
     file = directory / str(batch)
-    lines = file.read_text().splitlines()
+    text = file.read_text()
+    lines = text.splitlines()
     if len(lines) != 3 or not isinstance(json.loads(lines[-1]), dict):
         raise CheckpointForeign(
             f"{file} is not an entry of the offset log as this version knows it",
@@ -107,6 +108,5 @@ def _rewritten(directory: Path, batch: int, ranges: list[OffsetRange]) -> Path:
         )
     kept = next(path for n in count(1) if not (path := directory / f"{batch}.{BEFORE_SPLIT}-{n}").exists())
     put(kept, file.read_bytes())
-    new = as_json({(r.topic, r.partition): r.end for r in ranges})
-    put(file, "\n".join([*lines[:-1], new]).encode())
+    put(file, with_positions(text, {(r.topic, r.partition): r.end for r in ranges}).encode())
     return kept

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,64 +26,15 @@ from penstock.record import KAFKA, SINK, TRANSFORM, OffsetRange
 from penstock.route.dead_letter import DeadLetters
 from penstock.runtime import build, fingerprint, recount, replay_proof
 from penstock.runtime.failure import translate
-from penstock.runtime.replay_proof import Took, Wrong
+from penstock.runtime.replay_proof import Took
+from penstock.runtime.report import NAMED, Finding, Partition, Report
 from penstock.sink.contract import Forgetful, Sink
 from penstock.spec.model import Pipeline
 
-Partition = tuple[str, int]
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 By = dict[Partition, Offsets]
 
 _NOTHING: Offsets = np.array([], dtype=np.int64)
-_SHOWN = 10  # offsets a finding names; all of them are in the JSON facts up to _NAMED
-_NAMED = 1000
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong, and where."""
-
-    kind: str
-    text: str
-    batch: int | None = None
-    topic: str | None = None
-    partition: int | None = None
-    offsets: list[int] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        place = f"batch {self.batch}: " if self.batch is not None else ""
-        if self.topic is not None:
-            place += f"{self.topic}: " if self.partition is None else f"{self.topic}-{self.partition}: "
-        shown = ", ".join(map(str, self.offsets[:_SHOWN])) + (", …" if len(self.offsets) > _SHOWN else "")
-        return f"{place}{self.text}" + (f": offsets {shown}" if self.offsets else "")
-
-
-@dataclass
-class Report:
-    pipeline: str
-    batches: int = 0
-    offsets: int = 0
-    records: int = 0
-    sinks: dict[str, int] = field(default_factory=dict)
-    dead: int = 0
-    replayed: int = 0  # of those: dead no more, because a replay brought them home
-    dropped: dict[str, int] = field(default_factory=dict)
-    proof: dict[str, str] = field(default_factory=dict)  # sink -> "by offset" or "by count"
-    expired: list[OffsetRange] = field(default_factory=list)  # Kafka no longer holds them: taken from the ledger
-    lost: list[OffsetRange] = field(default_factory=list)  # expired before they were read; the ledger says so
-    skipped: list[OffsetRange] = field(default_factory=list)  # by the operator (`checkpoint seek`), and never read
-    in_flight: list[OffsetRange] = field(default_factory=list)  # of a batch that is running, or was when it crashed
-    compacted: list[str] = field(default_factory=list)  # topics from which Kafka removes records by itself
-    unproven: list[str] = field(default_factory=list)  # what the operator accepted that nobody can prove any more
-    findings: list[Finding] = field(default_factory=list)
-
-    @property
-    def complete(self) -> bool:
-        return not self.findings
-
-    def judged_from(self, partition: Partition) -> int:
-        """The first offset of a partition that Kafka still speaks for."""
-        return max((r.end for r in self.expired if (r.topic, r.partition) == partition), default=0)
 
 
 def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
@@ -120,7 +70,7 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
     report.unproven += [f"sink '{name}' is in the ledger and no longer in the spec" for name in sorted(former)]
     report.records = sum(e.read for e in entries)
     report.dead, report.replayed = sum(map(len, dead.values())), replay_proof.home_again(replayed)
-    report.findings += map(_found, replay_proof.dead_again(replayed))
+    report.findings += replay_proof.dead_again(replayed)
     report.unproven += replay_proof.unfinished(replayed)
     report.lost = [r for e in entries for r in e.lost]
     report.skipped = _never_read(entries)
@@ -340,18 +290,14 @@ def _without_replays(
     by_count = positions is None or any(count.dropped is None or count.superseded for count in counts)
     if by_count:
         differ, unproven = replay_proof.by_count(sink, replayed)
-        report.findings += map(_found, differ)
+        report.findings += differ
         report.unproven += unproven
     if positions is None:
         return None
     own, wrong = replay_proof.apart(sink.name, positions, replayed)
-    report.findings += [] if by_count else map(_found, wrong)
+    report.findings += [] if by_count else wrong
     report.sinks[sink.name] = sum(map(len, positions.values()))
     return own
-
-
-def _found(wrong: Wrong) -> Finding:
-    return Finding(wrong.kind, wrong.text, None, wrong.topic, wrong.partition, wrong.offsets)
 
 
 def _batch_in_sink(
@@ -413,4 +359,4 @@ def _within(by: By, r: OffsetRange) -> Offsets:
 
 
 def _named(offsets: Iterable[int]) -> list[int]:
-    return [int(o) for o in list(offsets)[:_NAMED]]
+    return [int(o) for o in list(offsets)[:NAMED]]

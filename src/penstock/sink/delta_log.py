@@ -8,13 +8,13 @@ that its row count can be read back from the log by anybody.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.checkpoint.files import sync_file
 from penstock.errors import SinkBusy, SinkFailed
 from penstock.record import Batch, Known
 from penstock.sink import held
@@ -121,7 +121,7 @@ class DeltaLog:
         now = int(time.time() * 1000)
         added: list[Any] = [AddAction(file.name, file.size, {}, now, True, file.stats) for file in files]
         for file in files:
-            _sync(self.path / file.name)
+            sync_file(self.path / file.name)
         schema = Schema.from_arrow(columns)
         try:
             table = self.table()
@@ -209,14 +209,6 @@ def _plain(type_: Any) -> Any:
         ignored = ("nullable", "metadata", "containsNull", "valueContainsNull")
         return {key: _plain(value) for key, value in type_.items() if key not in ignored}
     return [_plain(each) for each in type_] if isinstance(type_, list) else type_
-
-
-def _sync(file: Path) -> None:
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _commits(table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.checkpoint.files import sync_file
 from penstock.errors import NotWritable, SinkBusy, SinkFailed, SpecInvalid, first_line
 from penstock.record import Batch, Known
 from penstock.sink import held
@@ -148,8 +149,8 @@ class ParquetSink:
                 if file.name.startswith(_HIDDEN):
                     file.unlink()
                 else:
-                    _sync(file)
-            _sync(Path(directory))
+                    sync_file(file)
+            sync_file(Path(directory))
         try:
             staged.rename(place)
         except OSError as error:
@@ -160,7 +161,7 @@ class ParquetSink:
                 cause="another process runs this pipeline on a copy of its checkpoint, or an old one is still ending",
                 next_command="nothing: the batch is run again, and will be found complete",
             ) from error
-        _sync(self.path)
+        sync_file(self.path)
 
     def positions(self, column: str) -> dict[tuple[str, int], list[int]] | None:
         return positions_in(_files(self.path), column)
@@ -224,11 +225,3 @@ def _name(batch: Batch) -> str:
 
 def _files(path: Path) -> Iterator[Path]:
     return (file for file in sorted(path.rglob("*.parquet")) if not file.name.startswith(_HIDDEN))
-
-
-def _sync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

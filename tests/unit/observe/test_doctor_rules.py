@@ -10,8 +10,6 @@ import pytest
 from penstock.observe.doctor import Facts, Files, Ran, Stuck, examine
 from penstock.observe.lag import PartitionLag, measured
 
-NOW = 1_000_000.0
-
 
 def partition(number: int, lag: int, **facts: Any) -> PartitionLag:
     given = {"group": 0, "behind_s": lag / 100 if lag else None, "estimated": False, "arriving": 100.0, **facts}
@@ -19,11 +17,10 @@ def partition(number: int, lag: int, **facts: Any) -> PartitionLag:
 
 
 def ran(number: int, offsets: int = 1_000, seconds: float = 10.0, rows: int = 1_000, sink: float = 8.0) -> Ran:
-    return Ran(number, NOW - 500 + 10 * number, seconds, offsets, sinks={"lake": (rows, sink)})
+    return Ran(number, seconds, offsets, sinks={"lake": (rows, sink)})
 
 
 HEALTHY = Facts(
-    now=NOW,
     running=True,
     lag=measured([partition(p, 500) for p in range(3)], 5_000.0),
     cap=10_000,

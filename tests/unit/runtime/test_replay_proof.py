@@ -14,7 +14,7 @@ from penstock.checkpoint.ledger import Entry, SinkCount, ViewCount
 from penstock.runtime import fingerprint, replay_proof, verify
 from penstock.runtime.replay_proof import Took
 from penstock.runtime.replays import Replay
-from penstock.runtime.verify import Report
+from penstock.runtime.report import Report
 from penstock.sink.delta import DeltaSink
 
 ONE = Replay("1", Home(Path("unused")))

@@ -17,7 +17,8 @@ from penstock.checkpoint.ledger import Entry, SinkCount, TopicFact, ViewCount
 from penstock.checkpoint.log import SparkLog
 from penstock.record import OffsetRange
 from penstock.runtime import fingerprint, verify
-from penstock.runtime.verify import By, Finding, Report
+from penstock.runtime.report import Finding, Report
+from penstock.runtime.verify import By
 from penstock.sink.delta import DeltaSink
 from penstock.spec.model import Pipeline
 

@@ -1,0 +1,58 @@
+"""What `verify` says: what it counted, what is wrong and where, what nobody can prove."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.record import OffsetRange
+
+Partition = tuple[str, int]
+_SHOWN = 10  # offsets a finding names; all of them are in the JSON facts up to NAMED
+NAMED = 1000
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, and where."""
+
+    kind: str
+    text: str
+    batch: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offsets: list[int] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        place = f"batch {self.batch}: " if self.batch is not None else ""
+        if self.topic is not None:
+            place += f"{self.topic}: " if self.partition is None else f"{self.topic}-{self.partition}: "
+        shown = ", ".join(map(str, self.offsets[:_SHOWN])) + (", …" if len(self.offsets) > _SHOWN else "")
+        return f"{place}{self.text}" + (f": offsets {shown}" if self.offsets else "")
+
+
+@dataclass
+class Report:
+    pipeline: str
+    batches: int = 0
+    offsets: int = 0
+    records: int = 0
+    sinks: dict[str, int] = field(default_factory=dict)
+    dead: int = 0
+    replayed: int = 0  # of those: dead no more, because a replay brought them home
+    dropped: dict[str, int] = field(default_factory=dict)
+    proof: dict[str, str] = field(default_factory=dict)  # sink -> "by offset" or "by count"
+    expired: list[OffsetRange] = field(default_factory=list)  # Kafka no longer holds them: taken from the ledger
+    lost: list[OffsetRange] = field(default_factory=list)  # expired before they were read; the ledger says so
+    skipped: list[OffsetRange] = field(default_factory=list)  # by the operator (`checkpoint seek`), and never read
+    in_flight: list[OffsetRange] = field(default_factory=list)  # of a batch that is running, or was when it crashed
+    compacted: list[str] = field(default_factory=list)  # topics from which Kafka removes records by itself
+    unproven: list[str] = field(default_factory=list)  # what the operator accepted that nobody can prove any more
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        return not self.findings
+
+    def judged_from(self, partition: Partition) -> int:
+        """The first offset of a partition that Kafka still speaks for."""
+        return max((r.end for r in self.expired if (r.topic, r.partition) == partition), default=0)
