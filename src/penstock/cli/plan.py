@@ -128,7 +128,7 @@ def _print_path(made: Plan) -> None:
     for view, rule in made.path.rules:
         _say(f"rule {rule.name} of {view}: {rule.rule}, otherwise {rule.otherwise}", 1)
     for step in made.path.steps:
-        _say(f"step {step.view}: {' '.join(step.sql.split())}", 1)
+        _say(f"step {step.view}: {step.text}", 1)
     for route in made.routes:
         where = f" where {route.where}" if route.where else ""
         label = f"sink {route.name}: {route.view}{where}" if route.view else route.name

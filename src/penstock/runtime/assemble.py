@@ -41,7 +41,8 @@ from penstock.runtime.tally import Counted, Handed, Tally
 from penstock.runtime.topics import TopicWatch
 from penstock.sink.contract import Incoming
 from penstock.spec.model import Pipeline
-from penstock.transform.sql import moved, row_for_row, views
+from penstock.transform.sql import moved, row_for_row
+from penstock.transform.steps import Transform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,6 +64,7 @@ class Assembly:
     """Everything a batch meets. Made once per start of the query; `process` is called by Spark, batch by batch."""
 
     pipeline: Pipeline
+    transform: Transform
     readers: Readers
     inlets: list[Inlet]
     outlets: list[Outlet]
@@ -155,7 +157,7 @@ class Assembly:
         from pyspark import StorageLevel
 
         def rows_of(outlet: Outlet) -> Callable[[DataFrame], DataFrame]:
-            return lambda part: outlet.rows(all_views(self.pipeline, self.inlets, part))
+            return lambda part: outlet.rows(all_views(self.transform, self.inlets, part))
 
         kept = raw.persist(StorageLevel.MEMORY_AND_DISK)  # read from Kafka once
         try:
@@ -177,12 +179,12 @@ class Assembly:
         shared = several or self.budget is not None  # with a budget rows are counted, and only then written
         tallies = {i.view: Tally(i.contract, i.judged(raw), shared=shared, locate=locate) for i in self.inlets}
         sources = {inlet.view: passed(tallies[inlet.view].rows) for inlet in self.inlets}
-        made = views(sources, self.pipeline.transform)
+        made = self.transform.views(sources)
         left_out = {
             o.sink.name: {*failed.get(o.sink.name, ()), *self.spared.get(o.sink.name, ())} for o in self.outlets
         }
         sound = {
-            name: views({view: without(rows, some) for view, rows in sources.items()}, self.pipeline.transform)
+            name: self.transform.views({view: without(rows, some) for view, rows in sources.items()})
             for name, some in left_out.items()
             if some
         }
@@ -251,7 +253,7 @@ class Assembly:
         """Resolve every rule and every step over no rows, and tell the sinks what they will get: what is wrong shows
         before anything is read."""
         sources = source_views(self.inlets, spark.createDataFrame([], RAW))
-        made = views(sources, self.pipeline.transform)
+        made = self.transform.views(sources)
         told = []
         for outlet in self.outlets:
             rows = outlet.rows(made)
@@ -267,7 +269,7 @@ class Assembly:
         """
         if self.over is None:
             sources = source_views(self.inlets, raw)
-            made = views(sources, self.pipeline.transform)
+            made = self.transform.views(sources)
             rows = {outlet.sink.name: outlet.rows(made) for outlet in self.outlets}
             self.over = {
                 name: next((view for view, whole in sources.items() if row_for_row(out, whole)), None)

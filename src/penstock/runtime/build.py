@@ -40,6 +40,7 @@ from penstock.spec.formats import AnyFormat, FromRegistry
 from penstock.spec.model import Pipeline
 from penstock.spec.references import resolve
 from penstock.transform.contract import Contract
+from penstock.transform.steps import Transform
 
 _DEAD_LETTERS = "dead-letters"  # how errors and the table's history name the dead-letter table
 
@@ -70,6 +71,7 @@ def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str]
     following = readers(pipeline)
     return Assembly(
         pipeline=pipeline,
+        transform=transform(pipeline),
         readers=following,
         inlets=inlets(pipeline, following),
         began=last.start if last else pipeline.source.start_text(),
@@ -82,6 +84,10 @@ def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str]
         accepted=sorted(accepted),
         budget=Spending.since(allowed, ledger.recent(TOGETHER)) if allowed else None,
     )
+
+
+def transform(pipeline: Pipeline) -> Transform:
+    return Transform(tuple(pipeline.transform), pipeline.base)
 
 
 def readers(pipeline: Pipeline) -> Readers:

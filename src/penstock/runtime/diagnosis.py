@@ -16,7 +16,8 @@ from penstock.errors import PenstockError
 from penstock.runtime import build, supervise
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.inlet import Inlet
-from penstock.spec.model import Pipeline, Step
+from penstock.spec.model import Pipeline
+from penstock.spec.steps import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,8 +87,8 @@ def _sound_steps(
     """The steps that resolve, and the views that do not. A step over a broken view is broken too, but no news."""
     sound: list[Step] = []
     broken: dict[str, Step] = {}
-    for step in assembly.pipeline.transform:
-        if any(re.search(rf"\b{re.escape(view)}\b", step.sql, re.IGNORECASE) for view in broken):
+    for step in assembly.transform.steps:
+        if any(re.search(rf"\b{re.escape(view)}\b", step.text, re.IGNORECASE) for view in broken):
             broken[step.view] = step
             continue
         error = _settled(spark, replace(assembly, outlets=[]), [*sound, step])
@@ -100,8 +101,8 @@ def _sound_steps(
 
 
 def _settled(spark: SparkSession, assembly: Assembly, steps: list[Step]) -> PenstockError | None:
-    pipeline = assembly.pipeline.model_copy(update={"transform": steps})
-    return _raised(lambda: replace(assembly, pipeline=pipeline).settle(spark))
+    transform = replace(assembly.transform, steps=tuple(steps))
+    return _raised(lambda: replace(assembly, transform=transform).settle(spark))
 
 
 def _raised(attempt: Callable[[], object]) -> PenstockError | None:

@@ -12,9 +12,8 @@ from penstock.decode.stage import Decode
 from penstock.record import Failure
 from penstock.route import dead_letter
 from penstock.runtime.tally import Counted
-from penstock.spec.model import Pipeline
 from penstock.transform.contract import Contract
-from penstock.transform.sql import views
+from penstock.transform.steps import Transform
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -72,9 +71,9 @@ def passed(judged: DataFrame) -> DataFrame:
     return judged.where(judged[record.RULE].isNull()).drop(record.ERROR, record.RULE)
 
 
-def all_views(pipeline: Pipeline, inlets: Iterable[Inlet], raw: DataFrame) -> dict[str, DataFrame]:
+def all_views(transform: Transform, inlets: Iterable[Inlet], raw: DataFrame) -> dict[str, DataFrame]:
     """Every view of the spec over some raw records, without counting: to try the spec out, and to recount."""
-    return views(source_views(inlets, raw), pipeline.transform)
+    return transform.views(source_views(inlets, raw))
 
 
 def source_views(inlets: Iterable[Inlet], raw: DataFrame) -> dict[str, DataFrame]:

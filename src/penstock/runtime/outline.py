@@ -10,8 +10,9 @@ from penstock.kafka.admin import TopicFacts
 from penstock.runtime.outlet import Outlet
 from penstock.sink.kafka.exactly_once import KafkaSink
 from penstock.sink.kafka.stock import StockKafkaSink
-from penstock.spec.model import Pipeline, Rule, Step
+from penstock.spec.model import Pipeline, Rule
 from penstock.spec.sinks import KINDS, Sink
+from penstock.spec.steps import Step
 
 _TOGETHER = "the rows of one input partition stay in one task, and say where they came from"
 _ASKED = "the spec asks for it"

@@ -19,7 +19,7 @@ def expected(pipeline: Pipeline, entry: Entry, sink: str) -> dict[tuple[str, int
     spark = session.start(pipeline, build.home(pipeline).logs)
     raw = source.bounded(spark, pipeline, entry.ranges)
     outlet = next(outlet for outlet in build.outlets(pipeline) if outlet.sink.name == sink)
-    view = outlet.rows(all_views(pipeline, build.inlets(pipeline), raw))
+    view = outlet.rows(all_views(build.transform(pipeline), build.inlets(pipeline), raw))
     found: dict[tuple[str, int], list[int]] = {}
     for row in view.select(*(f"{KAFKA}.{name}" for name in ("topic", "partition", "offset"))).toLocalIterator():
         found.setdefault((row["topic"], row["partition"]), []).append(row["offset"])

@@ -21,7 +21,7 @@ class Remembered:
     on_data_loss: str
     max_offsets: int
     sinks: dict[str, dict[str, str]]  # kind, to
-    steps: dict[str, str] = field(default_factory=dict)  # view -> SQL
+    steps: dict[str, str] = field(default_factory=dict)  # view -> what it does
 
 
 def of(pipeline: Pipeline) -> Remembered:
@@ -35,7 +35,7 @@ def of(pipeline: Pipeline) -> Remembered:
         on_data_loss=source.on_data_loss,
         max_offsets=pipeline.rate.max_offsets,
         sinks={name: asdict(target_of(sink)) for name, sink in pipeline.sinks.items()},
-        steps={step.view: " ".join(step.sql.split()) for step in pipeline.transform},
+        steps={step.view: step.text for step in pipeline.transform},
     )
 
 

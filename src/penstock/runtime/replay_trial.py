@@ -20,7 +20,7 @@ from penstock.runtime.replay import spared_by
 from penstock.runtime.replays import Chosen
 from penstock.runtime.tally import Tally
 from penstock.spec.model import Pipeline
-from penstock.transform.sql import views
+from penstock.transform.steps import Transform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,17 +54,17 @@ def tried(pipeline: Pipeline, chosen: Iterable[tuple[Chosen, DeadLetter]]) -> Tr
     if not batches:
         return trial
     spark = session.start(pipeline, home.logs)
-    inlets, outlets = build.inlets(pipeline), build.outlets(pipeline)
+    transform, inlets, outlets = build.transform(pipeline), build.inlets(pipeline), build.outlets(pipeline)
     for batch in batches:
         try:
-            _try(pipeline, spark, inlets, outlets, batch, trial)
+            _try(transform, spark, inlets, outlets, batch, trial)
         except Exception as error:
             raise translate(error, home.logs / session.LOG_NAME) from error
     return trial
 
 
 def _try(
-    pipeline: Pipeline,
+    transform: Transform,
     spark: SparkSession,
     inlets: list[Inlet],
     outlets: list[Outlet],
@@ -89,29 +89,29 @@ def _try(
     for outlet in outlets:
         left_out = spared.get(outlet.sink.name, set())
         try:
-            trial.rows[outlet.sink.name] += _rows(pipeline, inlets, outlet, records, left_out).count()
+            trial.rows[outlet.sink.name] += _rows(transform, inlets, outlet, records, left_out).count()
         except Exception as error:
-            found = _culprits(pipeline, inlets, outlet, records, batch, left_out) if speaks_of_a_value(error) else {}
+            found = _culprits(transform, inlets, outlet, records, batch, left_out) if speaks_of_a_value(error) else {}
             if not found:
                 raise
             failing |= found
-            trial.rows[outlet.sink.name] += _rows(pipeline, inlets, outlet, records, left_out | set(found)).count()
+            trial.rows[outlet.sink.name] += _rows(transform, inlets, outlet, records, left_out | set(found)).count()
     for where, why in failing.items():
         trial.died(where, TRANSFORM, why)
     trial.passed -= len(failing)
 
 
 def _rows(
-    pipeline: Pipeline, inlets: list[Inlet], outlet: Outlet, records: DataFrame, left_out: set[Position]
+    transform: Transform, inlets: list[Inlet], outlet: Outlet, records: DataFrame, left_out: set[Position]
 ) -> DataFrame:
     sources = source_views(inlets, records)
     if left_out:
         sources = {view: without(rows, left_out) for view, rows in sources.items()}
-    return outlet.rows(views(sources, pipeline.transform))
+    return outlet.rows(transform.views(sources))
 
 
 def _culprits(
-    pipeline: Pipeline,
+    transform: Transform,
     inlets: list[Inlet],
     outlet: Outlet,
     records: DataFrame,
@@ -119,7 +119,7 @@ def _culprits(
     held: set[Position],
 ) -> dict[Position, Failure]:
     each = tuple(OffsetRange(t, p, o, o + 1) for t, p, o in sorted(chosen.position for chosen, _ in batch))
-    return culprits(records, each, lambda part: outlet.rows(all_views(pipeline, inlets, part)), held)
+    return culprits(records, each, lambda part: outlet.rows(all_views(transform, inlets, part)), held)
 
 
 def _place(row: Any) -> Position:

@@ -18,6 +18,7 @@ from penstock.spec.duration import Duration
 from penstock.spec.registry import Registry
 from penstock.spec.sinks import Sink
 from penstock.spec.source import Source
+from penstock.spec.steps import Step
 from penstock.spec.words import DEAD_LETTER_TOPIC, Name, Part, Setting, Text, TopicName, ViewName
 
 
@@ -53,13 +54,6 @@ class Rule(Part):
         description="What happens to a record that breaks the rule: it becomes a dead letter, it is dropped "
         "and counted, or the pipeline stops before the batch is written.",
     )
-
-
-class Step(Part):
-    """A named view made from other views by SQL."""
-
-    view: ViewName = Field(description="Name of the new view.")
-    sql: Text = Field(description="A Spark SQL query over the views defined before it.")
 
 
 class DeadLetterTopic(Part):
@@ -192,7 +186,7 @@ class Pipeline(Part):
         description="Rules per source view, tried in order; the first one broken decides.",
     )
     transform: list[Step] = Field(
-        default_factory=list, description="SQL steps, in order; each can use the views before it."
+        default_factory=list, description="Steps, in order; each can use the views before it."
     )
     sinks: dict[Name, Sink] = Field(min_length=1, description="Where rows go.")
     dead_letters: DeadLetters = Field(

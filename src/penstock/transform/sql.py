@@ -1,12 +1,10 @@
-"""SQL steps: views feed views. Run once per batch over the batch's rows, and once before the start over no rows."""
+"""SQL steps, and what a plan does to the rows it reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from penstock.errors import StepFailed, first_line
-from penstock.spec.model import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -15,26 +13,20 @@ if TYPE_CHECKING:
 _ROW_FOR_ROW = {"Project", "Filter", "SubqueryAlias", "View", "LocalRelation", "LogicalRDD", "CollectMetrics", "Sort"}
 
 
-def views(sources: dict[str, DataFrame], steps: Iterable[Step]) -> dict[str, DataFrame]:
-    """Every view by name: the sources, then the steps in order. Raises StepFailed naming the step."""
+def rows(view: str, query: str, made: dict[str, DataFrame]) -> DataFrame:
+    """What the query gives over the views made so far, which are temporary views of the session."""
     from pyspark.errors import PySparkException
 
-    made = dict(sources)
-    for name, rows in sources.items():
-        rows.createOrReplaceTempView(name)
-    for step in steps:
-        spark = next(iter(sources.values())).sparkSession
-        try:
-            made[step.view] = spark.sql(step.sql)
-            made[step.view].createOrReplaceTempView(step.view)
-        except PySparkException as error:
-            raise StepFailed(
-                f"step '{step.view}' is not a query over the views before it",
-                cause=first_line(error),
-                next_command=f"correct the SQL of view '{step.view}' in the spec",
-                facts={"view": step.view},
-            ) from None
-    return made
+    spark = next(iter(made.values())).sparkSession
+    try:
+        return spark.sql(query)
+    except PySparkException as error:
+        raise StepFailed(
+            f"step '{view}' is not a query over the views before it",
+            cause=first_line(error),
+            next_command=f"correct the SQL of view '{view}' in the spec",
+            facts={"view": view},
+        ) from None
 
 
 def row_for_row(rows: DataFrame, source: DataFrame) -> bool:

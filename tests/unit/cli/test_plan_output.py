@@ -17,7 +17,8 @@ from penstock.runtime.outline import Path as Way
 from penstock.runtime.outline import Route, SourceTopic, Target
 from penstock.runtime.plan import Engine, Plan
 from penstock.runtime.standing import Standing, Waiting
-from penstock.spec.model import Rule, Step, TopicSettings
+from penstock.spec.model import Rule, TopicSettings
+from penstock.spec.steps import Step
 
 main.register()
 from penstock.cli.plan import document, show  # noqa: E402  commands are registered once
