@@ -21,7 +21,7 @@ demo: setup ## Run the payments example end to end
 
 chaos: setup ## Kill things while they run, and count the records
 	rm -f build/chaos.jsonl
-	PENSTOCK_CHAOS_ROUNDS=15 .venv/bin/pytest tests/crash
+	PENSTOCK_CHAOS_ROUNDS=15 .venv/bin/pytest tests/crash tests/integration/test_doctor.py::test_cap_that_is_too_high
 	.venv/bin/python -m tests.crash.score
 
 bench: setup ## Measure against the script one would write by hand

@@ -18,7 +18,7 @@ from penstock.kafka.schema import Kind, RegisteredSchema
 from penstock.kafka.schema_registry import SchemaRegistry
 from penstock.schema.avro.derive import avro_schema
 from penstock.schema.avro.model import AvroSchemaMistake
-from penstock.schema.file import text_of
+from penstock.schema.file import text_of, written_with
 from penstock.schema.json_schema import JsonSchemaMistake, json_schema
 from penstock.schema.protobuf import message as protobuf
 from penstock.schema.protobuf.derive import proto_text
@@ -130,7 +130,7 @@ def _schema(
 
     def registered() -> str:
         # As confluent-kafka registers them: its deserializer reads nothing else, and those in Java read both.
-        return text() if kind == "AVRO" else base64.b64encode(protobuf.from_text(text()).files[-1]).decode()
+        return text() if kind == "AVRO" else base64.b64encode(written_with(text()).files[-1]).decode()
 
     if how.wire == "raw":
         return RegisteredSchema(0, kind, text())

@@ -29,6 +29,18 @@ def message_of(base: Path, written: str, message: str | None) -> protobuf.Messag
     return protobuf.from_text(_text(file), message, beside)
 
 
+def written_with(text: str, message: str | None = None) -> protobuf.MessageSchema:
+    """The schema of what is written, which is registered as one piece. Raises SchemaMistake."""
+    try:
+        return protobuf.from_text(text, message)
+    except protobuf.SchemaMistake:
+        if not (imported := protobuf.not_bundled(text)):
+            raise
+        raise protobuf.SchemaMistake(
+            f"it imports {', '.join(imported)}: a schema to write with must be one file, beside imports of google's"
+        ) from None
+
+
 def fault_of_view(base: Path, written: str, kind: str, message: str | None) -> str | None:
     """Why the file cannot be the columns of a view; `kind` is avro or protobuf."""
     if kind == "avro":
@@ -40,7 +52,7 @@ def fault_to_write(base: Path, written: str, kind: str, message: str | None) -> 
     """Why records cannot be written with the file, whatever the columns."""
     if kind == "avro":
         return _fault(lambda: parse(text_of(base, written)))
-    return _fault(lambda: protobuf.from_text(text_of(base, written), message))
+    return _fault(lambda: written_with(text_of(base, written), message))
 
 
 def _fault(attempt: Callable[[], object]) -> str | None:

@@ -163,7 +163,7 @@ def test_list_of_one_zero_may_also_be_written_in_full(payment: MessageSchema) ->
         (
             framed(4, [0], b""),
             record.INCOMPATIBLE_SCHEMA,
-            "schema 4: protoc: _penstock_.proto:1:9: Expected",
+            "schema 4: protoc: line 1:9: Expected",
         ),
         (framed(2, [0], b""), record.INCOMPATIBLE_SCHEMA, "schema 2: the record is a pay.Audit, not a pay.Payment"),
         (framed(1, [0], b"\x0a"), record.MALFORMED, "not a pay.Payment: id, byte 1: the record ends in the middle"),

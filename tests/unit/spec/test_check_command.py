@@ -133,3 +133,16 @@ def test_what_is_in_schema_files_of_other_languages_is_checked_too(tmp_path: Pat
     assert orders.startswith(f"{spec}:7:44: source.topics.orders.value.schema: the schema file 'order.avsc' cannot be")
     assert out.startswith(f"{spec}:10:76: sinks.out.kafka.value.schema: the schema file 'out.proto' cannot be used: ")
     assert total == "1 file, 2 mistakes"
+
+
+def test_schema_to_write_with_is_one_file(tmp_path: Path) -> None:
+    spec = tmp_path / "a.yaml"
+    spec.write_text(REGISTRY.format(registry="", wire=RAW, type="int"))
+    (tmp_path / "order.avsc").write_text(RECORD)
+    (tmp_path / "part.proto").write_text('syntax = "proto3"; message Part { int64 n = 1; }')
+    importing = 'syntax = "proto3"; import "part.proto"; message Out { Part n = 1; }'
+    (tmp_path / "out.proto").write_text(importing)
+    out, _ = penstock("check", str(spec), expected=2).stdout.splitlines()
+    assert out.endswith("it imports part.proto: a schema to write with must be one file, beside imports of google's")
+    (tmp_path / "out.proto").write_text('syntax = "proto3"; // import "part.proto"\nmessage Out { int64 n = 1; }')
+    assert penstock("check", str(spec)).stdout.splitlines()[-1] == "1 file, 0 mistakes"

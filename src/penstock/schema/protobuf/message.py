@@ -198,6 +198,11 @@ def _imported(text: str) -> list[str]:
     return re.findall(r"""\bimport\s+(?:public\s+|weak\s+)?["']([^"'\n]+)["']""", text)
 
 
+def not_bundled(text: str) -> list[str]:
+    """The files that a text imports and that do not come with protobuf."""
+    return [name for name in _imported(text) if _bundled(name) is None]
+
+
 def _messages(file: Any) -> Iterable[str]:
     """Full names of all messages of a file, in the order of the file, the nested ones after the one they are in."""
 
@@ -232,8 +237,15 @@ def _protoc(text: str, imports: tuple[bytes, ...]) -> bytes:
         if done.returncode != 0:
             said = _complaints(done.stderr.decode("utf-8", "replace"), source)
             # Whatever protoc has against a text, it names the file; a missing module or a kill does not.
-            raise SchemaMistake(f"protoc: {said}") if NO_NAME in said else CompilerFailed(f"protoc failed: {said}")
+            if NO_NAME not in said:
+                raise CompilerFailed(f"protoc failed: {said}")
+            raise SchemaMistake(f"protoc: {_without_name(said)}")
         return bytes(FileDescriptorSet.FromString((home / "compiled").read_bytes()).file[0].SerializeToString())
+
+
+def _without_name(said: str) -> str:
+    """Our name for the file means nothing to anybody."""
+    return re.sub(rf"{re.escape(NO_NAME)}:(\d+:\d+)", r"line \1", said).replace(NO_NAME, "the schema")
 
 
 def _complaints(stderr: str, directory: Path) -> str:
