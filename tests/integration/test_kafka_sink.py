@@ -206,6 +206,23 @@ def test_delete_goes_out_as_a_record_without_a_value(forward: Forward) -> None:
     assert [(each.key, each.value is None) for each in forward.seen()] == [(b"k1", False), (b"k1", True)]
 
 
+def test_record_without_a_key_is_a_dead_letter_where_the_topic_is_compacted(forward: Forward) -> None:
+    payments = forward.payments
+    payments.create(latest := f"{payments.topic}-latest", 1, **{"cleanup.policy": "compact"})
+    forward.to(topic=latest, origin=True)
+    with pytest.raises(SpecInvalid, match="compacted, and the sink gives its records no key"):
+        payments.run()
+    forward.to(topic=latest, origin=True, key={"format": "string", "column": "who"})
+    forward.send(event(1), {"id": 2, "who": None}, event(3))
+    payments.run()
+    assert sorted(d["id"] for d in _values(forward.seen(latest))) == [1, 3]
+    (dead,) = payments.dead()
+    assert (dead.stage, dead.error_class, dead.reason) == (
+        "sink", "missing-field", "sink 'out': its key is null, and the topic is compacted",
+    )  # fmt: skip
+    assert payments.verify().findings == []
+
+
 def test_several_sinks_with_conditions_share_one_read(forward: Forward) -> None:
     payments = forward.payments
     payments.create(f"{payments.topic}-odd", 1)

@@ -24,6 +24,7 @@ from penstock.record import (
     DELETED,
     KAFKA,
     KEY,
+    MISSING_FIELD,
     ORIGIN_HEADER,
     OUTGOING,
     OUTGOING_AT,
@@ -54,6 +55,7 @@ class EncodeRecords:
     key: Encoder | None
     value: Encoder | None
     largest: int | None = None  # bytes of a record that the topic takes
+    keyed: bool = False  # the topic takes no record without a key
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         failures: dict[int, Failure] = {}
@@ -64,6 +66,9 @@ class EncodeRecords:
         for i, size in self._too_large(columns):
             why = f"the record has {size:,} bytes, the topic takes {self.largest:,} (`max.message.bytes`)"
             failures.setdefault(i, Failure(TOO_LARGE, why))
+        if self.keyed:
+            for i in pc.indices_nonzero(columns["key"].is_null()).to_pylist():
+                failures.setdefault(i, Failure(MISSING_FIELD, "its key is null, and the topic is compacted"))
         topics = columns["topic"]
         named = pc.fill_null(pc.match_substring_regex(topics, TOPIC_NAME), False)
         if not pc.all(named).as_py():
@@ -160,15 +165,20 @@ class Encoding:
         self._sink, self._to, self._base, self._registry = sink, to, base, registry
         self._parts: dict[str, Prepared] = {}
         self.largest: int | None = None
+        self.keyed = False
 
     @property
     def topics(self) -> list[str]:
         return [self._to.topic] if self._to.topic else []
 
     @property
+    def has_key(self) -> bool:
+        return self._to.key is not None
+
+    @property
     def encode(self) -> EncodeRecords:
         key = self._parts.get("key")
-        return EncodeRecords(key.encoder if key else None, self._parts["value"].encoder, self.largest)
+        return EncodeRecords(key.encoder if key else None, self._parts["value"].encoder, self.largest, self.keyed)
 
     def prepare(self, view: str, columns: StructType) -> None:
         from pyspark.errors import PySparkException
@@ -230,7 +240,7 @@ class Encoding:
     @property
     def encode_picked(self) -> EncodeRecords:
         key = self._parts.get("key")
-        return EncodeRecords(key.in_worker if key else None, self._parts["value"].in_worker, self.largest)
+        return EncodeRecords(key.in_worker if key else None, self._parts["value"].in_worker, self.largest, self.keyed)
 
     def _headers(self, rows: DataFrame) -> Column:
         from pyspark.sql import functions as F

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from penstock.errors import PenstockError, SinkFailed
+from penstock.errors import PenstockError, SinkFailed, SpecInvalid
 from penstock.kafka import admin
 from penstock.record import OUTGOING, Failure
 from penstock.sink.contract import Rejected
@@ -33,7 +33,9 @@ _LARGEST = "max.message.bytes"
 class Encoding(Protocol):
     """How rows of a view become records. `runtime` gives one, made of the encode stage."""
 
-    largest: int | None  # bytes of a record; a larger one is not encoded. Set by the sink, which knows the topic
+    # Set by the sink, which knows the topic:
+    largest: int | None  # bytes of a record; a larger one is not encoded
+    keyed: bool  # a record without a key is not encoded
 
     def prepare(self, view: str, columns: StructType) -> None:
         """Called once per start, before anything else. Raises SpecInvalid for columns that cannot be encoded."""
@@ -53,6 +55,10 @@ class Encoding(Protocol):
         """`encode` for what was picked there."""
 
     @property
+    def has_key(self) -> bool:
+        """Whether the records get a key at all."""
+
+    @property
     def topics(self) -> list[str]:
         """Those that can be named beforehand."""
 
@@ -68,12 +74,19 @@ class Encode(Protocol):
 
 
 def look_at_topics(config: dict[str, str], encoding: Encoding) -> None:
-    """The topics that are known beforehand must be there; how large their records may be is told to `encoding`."""
+    """The topics that are known beforehand must be there; what records they take is told to `encoding`."""
     admin.require_topics(config, encoding.topics)
     try:
         found = list(admin.topic_configs(config, encoding.topics).values())
     except PenstockError:  # a right of its own, which a producer need not have
         found = []
+    encoding.keyed = any("compact" in each.get("cleanup.policy", "") for each in found)
+    if encoding.keyed and not encoding.has_key:
+        raise SpecInvalid(
+            f"topic '{encoding.topics[0]}' is compacted, and the sink gives its records no key",
+            cause="Kafka refuses a record without a key there",
+            next_command="say which column is the key: `key: {format: string, column: ...}`",
+        )
     encoding.largest = min((int(each[_LARGEST]) for each in found if _LARGEST in each), default=None)
 
 
