@@ -66,7 +66,8 @@ def document(made: Plan) -> dict[str, Any]:
             "pattern": made.path.pattern,
             "topics": [asdict(topic) for topic in made.path.topics],
             "rules": [{"view": view, **rule.model_dump()} for view, rule in made.path.rules],
-            "steps": [step.model_dump() for step in made.path.steps],
+            "steps": [step.model_dump(exclude_none=True) for step in made.path.steps],
+            "budget": made.path.budget.model_dump() if made.path.budget else None,
             "way": made.way,
         },
         "routes": [asdict(route) for route in made.routes],
@@ -133,6 +134,9 @@ def _print_path(made: Plan) -> None:
         where = f" where {route.where}" if route.where else ""
         label = f"sink {route.name}: {route.view}{where}" if route.view else route.name
         _say(f"{label} -> {route.target.kind} {route.target.to}", 1)
+    if budget := made.path.budget:
+        few = output.counted(budget.at_least, "record")
+        _say(f"stops when more than {budget.share * 100:g} % of the records die, and at least {few}", 1)
 
 
 def _print_route(route: Route) -> None:

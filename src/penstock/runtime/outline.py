@@ -10,7 +10,7 @@ from penstock.kafka.admin import TopicFacts
 from penstock.runtime.outlet import Outlet
 from penstock.sink.kafka.exactly_once import KafkaSink
 from penstock.sink.kafka.stock import StockKafkaSink
-from penstock.spec.model import Pipeline, Rule
+from penstock.spec.model import Budget, Pipeline, Rule
 from penstock.spec.sinks import KINDS, Sink
 from penstock.spec.steps import Step
 
@@ -52,6 +52,7 @@ class Path:
     topics: list[SourceTopic]
     rules: list[tuple[str, Rule]]  # with the view they are about
     steps: list[Step]
+    budget: Budget | None = None  # how many records may die
 
 
 def path_of(pipeline: Pipeline, there: Mapping[str, TopicFacts] | None) -> Path:
@@ -65,7 +66,8 @@ def path_of(pipeline: Pipeline, there: Mapping[str, TopicFacts] | None) -> Path:
         size = None if there is None else facts[name].partitions if name in facts else 0
         topics.append(SourceTopic(name, size, read.value.format, read.key.format if read.key else None, view))
     rules = [(view, rule) for view, rules in pipeline.contract.items() for rule in rules]
-    return Path(source.pattern.match if source.pattern else None, topics, rules, list(pipeline.transform))
+    by = source.pattern.match if source.pattern else None
+    return Path(by, topics, rules, list(pipeline.transform), pipeline.dead_letters.budget)
 
 
 def routes_of(pipeline: Pipeline, outlets: Iterable[Outlet], dead_letters: str | None) -> list[Route]:

@@ -17,7 +17,7 @@ from penstock.runtime.outline import Path as Way
 from penstock.runtime.outline import Route, SourceTopic, Target
 from penstock.runtime.plan import Engine, Plan
 from penstock.runtime.standing import Standing, Waiting
-from penstock.spec.model import Rule, TopicSettings
+from penstock.spec.model import Budget, Rule, TopicSettings
 from penstock.spec.steps import Step
 
 main.register()
@@ -35,6 +35,7 @@ def made() -> Plan:
             [SourceTopic("payments", 40, "json", "string", "payments"), SourceTopic("away", 0, "avro", None, "away")],
             [("payments", Rule(name="positive", rule="amount > 0"))],
             [Step(view="wide", sql=long)],
+            Budget(share=0.001),
         ),
         routes=[
             Route(
@@ -84,6 +85,7 @@ def test_page_fits_80_columns_but_for_the_command_to_copy(made: Plan, capsys: py
         "topic payments (40 partitions): json, key string -> view payments",
         "topic away (missing): avro -> view away",
         "sink out: wide where a > 1 -> kafka out",
+        "stops when more than 0.1 % of the records die, and at least 100 records",
         "by batch, not by partition: why",
         "dead letters: none can be given yet, see below",
         "schema out-value (AVRO): new: the run will register it",
