@@ -8,7 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.databases import Database, database
 from tests.processes import running
+from tests.samples.lab import Lab
 
+from penstock.local.broker import Cluster
 from penstock.local.postgres import LocalPostgres
 from penstock.local.registry import LocalRegistry
 
@@ -24,3 +26,13 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRegistry
 def db(postgres: LocalPostgres, spark: SparkSession) -> Iterator[Database]:
     with database(postgres.url, spark) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def lab(kafka: Cluster, registry: LocalRegistry) -> Iterator[Lab]:
+    made = Lab(kafka.bootstrap, registry.url)
+    yield made
+    made.registry.close()
+    for wire in made.wires.values():
+        wire.consumer.close()
+    made.wires.clear()  # a producer goes on until nobody has it

@@ -1,0 +1,74 @@
+"""Q6 on the real stack: the budget that stops a broken pipeline."""
+
+from __future__ import annotations
+
+import pytest
+from tests.committed import committed
+from tests.payments import Payments, good
+
+from penstock.errors import DeadLetterBudget
+
+pytestmark = pytest.mark.usefixtures("spark")
+WAYS = ["engine", "one pass, files", "one pass, kafka"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_budget_stops_before_anything_is_written_and_the_mended_batch_runs(payments: Payments, way: str) -> None:
+    out = f"{payments.topic}-out"
+    payments.spec["dead_letters"]["budget"] = {"share": 0.05, "at_least": 5}
+    if way != "engine":
+        payments.spec["transform"] = []
+        payments.spec["sinks"] = {"lake": {"from": "payments", "delta": {"path": "lake"}}}
+    if way == "one pass, kafka":
+        payments.create(out)
+        payments.spec["sinks"] = {"out": {"from": "payments", "kafka": {"topic": out, "origin": True}}}
+
+    def held() -> int:
+        if way == "one pass, kafka":
+            return len(committed(payments.bootstrap, out))
+        there = (payments.directory / "lake" / "_delta_log").is_dir()
+        return len(payments.rows()) if there else 0
+
+    def files() -> int:
+        return len(list((payments.directory / "lake").rglob("*.parquet")))
+
+    payments.send(*(good(n, amount=-1 if n < 2 else 1) for n in range(20)))  # 10 %, but fewer than five
+    payments.run()
+    assert (held(), len(payments.dead())) == (18, 2)
+    before = files()
+    payments.send(*(good(n, amount=-1) for n in range(20, 26)), b"{", *(good(n) for n in range(26, 39)))
+    with pytest.raises(DeadLetterBudget) as stopped:
+        payments.run()
+    error = stopped.value
+    assert (held(), len(payments.dead())) == (18, 2)
+    assert "(35.0%), the budget is 5.0%" in error.what
+    assert "6 × contract, broken-rule: " in str(error.cause)
+    assert "positive: not true: amount > 0; amount = -1.00" in str(error.cause)
+    assert "--accept dead-letter-budget" in str(error.next_command)
+    assert (error.facts["dead"], error.facts["read"], error.facts["batches"]) == (7, 20, 1)
+    with pytest.raises(DeadLetterBudget):
+        payments.run()  # still
+    assert files() == before
+    payments.spec["contract"] = {}  # the mend: six more records pass, and nothing of the batch is anywhere yet
+    payments.run()
+    assert (held(), len(payments.dead())) == (37, 3)
+    report = payments.verify()
+    assert report.complete, report.findings
+    assert report.unproven == []
+
+
+def test_budget_can_be_let_go_for_one_batch_and_small_batches_count_together(payments: Payments) -> None:
+    payments.spec["dead_letters"]["budget"] = {"share": 0.5, "at_least": 6}
+    payments.spec["rate"]["max_offsets"] = 3
+    for number in range(12):
+        payments.send(good(number, amount=-1), key=b"all in one partition")
+    with pytest.raises(DeadLetterBudget, match="6 of 6 records of batch 1 and the 1 before it"):
+        payments.run()
+    with pytest.raises(DeadLetterBudget, match="6 of 6 records of batch 3 and the 1 before it"):
+        payments.run(accept=["dead-letter-budget"])  # batch 1 is let through, and does not count again
+    assert len(payments.dead()) == 9
+    payments.run(accept=["dead-letter-budget"])
+    assert len(payments.dead()) == 12
+    report = payments.verify()
+    assert report.complete, report.findings
+    assert report.unproven == []

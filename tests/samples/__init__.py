@@ -1,0 +1,1 @@
+"""Records of random schemas, from serializers we did not write."""
