@@ -139,7 +139,8 @@ def test_keys_headers_text_bytes_csv_and_deletes(shop: Shop) -> None:
     send(b"fine", key=b"\xff", topic=text)
     send(b"\x00\xff", topic=f"{shop.payments.topic}-raws")
     send(b'7;"1.50";2026-11-01T10:00:00Z', b"8;;", b";1;", b"9;1", b"x;1.00;", b'1;"', topic=lines)
-    send(b'{"id": 1}', None, key=b'{"k": "one"}', topic=keyed)
+    shop.payments.spec["contract"]["keyed"] = [{"name": "positive", "rule": "id > 0"}]  # a delete has no id
+    send(b'{"id": 1}', None, b'{"id": -1}', key=b'{"k": "one"}', topic=keyed)
     send(None, key=b"broken", topic=keyed)
     shop.payments.run()
     [row] = shop.rows("texts")
@@ -154,12 +155,14 @@ def test_keys_headers_text_bytes_csv_and_deletes(shop: Shop) -> None:
     assert (record.MALFORMED, "key: invalid UTF-8: byte 0xff at position 0") in reasons
     assert (record.MISSING_FIELD, "id: required, but absent") in reasons
     assert (record.MALFORMED, "2 fields, the schema has 3") in reasons
-    assert len(reasons) == 7
+    assert (record.BROKEN_RULE, "positive: not true: id > 0; id = -1") in reasons
+    assert len(reasons) == 8
     assert shop.payments.verify().complete
 
 
 def test_an_unknown_schema_stops_the_pipeline_where_the_spec_says_so(shop: Shop) -> None:
     topic = shop.topic("orders", {"format": "avro", "unreadable": "stop"})
+    shop.payments.spec["contract"]["orders"] = [{"name": "positive", "rule": "abs(id) = id"}]
     shop.send(topic, shop.avro(), {"id": 1, "total": _decimal("1.00"), "note": None})
     shop.payments.send(b"\x00\x00\x0f\x42\x3frest", topic=topic)
     with pytest.raises(RuleStopped) as stopped:

@@ -47,16 +47,16 @@ class Contract:
         from pyspark.sql import functions as F
 
         error = F.col(record.ERROR)
-        verdict = F.when(error.isNotNull(), F.lit(DECODE))
-        if self.drop_tombstones:
-            tombstone = error["class"] == record.NULL_VALUE
-            verdict = F.when(tombstone, F.lit(TOMBSTONE)).when(error.isNotNull(), F.lit(DECODE))
+        verdict: Any = F
+        if record.DELETED in decoded.columns:  # a delete has no fields that a rule could speak of
+            verdict = verdict.when(F.col(record.DELETED) & error.isNull(), F.lit(None).cast("string"))
         if self.stop_unreadable:
             strange = error["class"].isin(record.UNKNOWN_SCHEMA, record.INCOMPATIBLE_SCHEMA)
             said = F.concat(F.lit(f"{STOP_MARK} {self.view}.unreadable"), _position(), F.lit("; "), error["reason"])
-            verdict = F.when(strange, F.raise_error(said).cast("string")).otherwise(verdict)
-        if record.DELETED in decoded.columns:  # a delete has no fields that a rule could speak of
-            verdict = F.when(F.col(record.DELETED) & error.isNull(), F.lit(None).cast("string")).otherwise(verdict)
+            verdict = verdict.when(strange, F.raise_error(said).cast("string"))
+        if self.drop_tombstones:
+            verdict = verdict.when(error["class"] == record.NULL_VALUE, F.lit(TOMBSTONE))
+        verdict = verdict.when(error.isNotNull(), F.lit(DECODE))
         for rule in self.rules:
             broken = ~F.coalesce(_tried(rule.rule), F.lit(False))
             if rule.otherwise == "stop":
