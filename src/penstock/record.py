@@ -13,10 +13,16 @@ DELETED = "_deleted"  # true for a tombstone, where the spec says that it means 
 ERROR = "_error"  # struct<class, reason>, null when the record decoded
 RULE = "_rule"  # name of the first contract rule the record broke, null when it kept all
 
-RESERVED = (KAFKA, KEY, DELETED, ERROR, RULE)  # no field of a record may be called so
+_RESERVED = (KAFKA, KEY, DELETED, ERROR, RULE)  # no field of a record may be called so
+_ON_THE_WAY = f"{KAFKA}_"  # what becomes `_kafka` travels in columns that begin so
 
 ORIGIN = ("topic", "partition", "offset", "timestamp")  # what `_kafka` always holds
 ON_REQUEST = ("key", "value", "headers", "timestamp_type")  # what `_kafka` holds when `kafka_columns` asks for it
+
+# The years 1 to 9999, counted from 1970. Arrow and Spark could hold more, Python and most databases could not read it.
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+FIRST_SECOND, LAST_SECOND = FIRST_DAY * 86_400, (LAST_DAY + 1) * 86_400 - 1
+FIRST_MICROSECOND, LAST_MICROSECOND = FIRST_SECOND * 1_000_000, (LAST_SECOND + 1) * 1_000_000 - 1
 
 # Where a record can die. A dead letter names one of these.
 DECODE = "decode"
@@ -46,6 +52,17 @@ class Failure:
 
     error_class: str
     reason: str
+
+
+def reserved(name: str) -> str:
+    """Why no field of a record may have this name, and what to do about it; empty when one may."""
+    lowered = name.lower()  # SQL does not tell upper from lower case
+    if lowered not in _RESERVED and not lowered.startswith(_ON_THE_WAY):
+        return ""
+    kind = f"'{name}' is Penstock's own column"
+    if lowered not in _RESERVED:
+        kind = f"'{name}' begins with '{_ON_THE_WAY}', as only Penstock's own columns do"
+    return f"{kind}: rename the field, or read with a schema that does not have it"
 
 
 def shortened(text: str, limit: int = REASON_LIMIT) -> str:

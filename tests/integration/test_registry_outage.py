@@ -19,7 +19,6 @@ from penstock.kafka.schema_registry import (
     RegisteredSchema,
     RegistrySettings,
     SchemaRegistry,
-    lookup,
 )
 from penstock.local.registry import LocalRegistry
 
@@ -61,12 +60,12 @@ def test_known_ids_outlive_the_registry_and_unknown_ones_are_unreachable_in_boun
     known = client.register("tax", "PROTOBUF", TAX, [Reference("money.proto", "money", 1)])
     unknown = register(client, "NeverAskedFor")
     settings = RegistrySettings(mortal.url, timeout=4)
-    before = lookup(settings, tmp_path)(known)
+    before = SchemaRegistry(settings, tmp_path).by_id(known)
     assert before is not None
     assert dict(before.references)["money.proto"].text == MONEY
 
     mortal.kill()
-    later = lookup(settings, tmp_path)  # nothing in memory: as a process that starts during the outage
+    later = SchemaRegistry(settings, tmp_path).by_id  # nothing in memory: as a process that starts during the outage
     assert later(known) == before
     assert unreachable_after(later, unknown) < 6
 
@@ -74,7 +73,7 @@ def test_known_ids_outlive_the_registry_and_unknown_ones_are_unreachable_in_boun
     mortal.up()
     mortal.pause()
     try:
-        hanging = lookup(RegistrySettings(mortal.url, timeout=2), tmp_path)
+        hanging = SchemaRegistry(RegistrySettings(mortal.url, timeout=2), tmp_path).by_id
         assert hanging(known) == before
         assert unreachable_after(hanging, unknown) < 4
     finally:
@@ -86,7 +85,7 @@ def test_known_ids_outlive_the_registry_and_unknown_ones_are_unreachable_in_boun
 
 
 def test_unknown_id_is_asked_for_again_and_found_once_it_is_registered(client: SchemaRegistry, tmp_path: Path) -> None:
-    asked = lookup(RegistrySettings(client.url), tmp_path)
+    asked = SchemaRegistry(RegistrySettings(client.url), tmp_path).by_id
     next_id = register(client, "Before") + 1
     assert asked(next_id) is None
     assert register(client, "After") == next_id
@@ -96,15 +95,15 @@ def test_unknown_id_is_asked_for_again_and_found_once_it_is_registered(client: S
 def test_damaged_and_foreign_cache_files_are_fetched_again(client: SchemaRegistry, tmp_path: Path) -> None:
     first, second = register(client, "First"), register(client, "Second")
     settings = RegistrySettings(client.url)
-    good = lookup(settings, tmp_path)(first)
-    lookup(settings, tmp_path)(second)
+    good = SchemaRegistry(settings, tmp_path).by_id(first)
+    SchemaRegistry(settings, tmp_path).by_id(second)
     [kept] = tmp_path.glob(f"*/{first}.json")
     whole = kept.read_bytes()
     other = kept.with_name(f"{second}.json").read_bytes()
     damages = [b"", whole[: len(whole) // 2], whole.replace(b"First", b"Worst"), b"[]", b"\xff\xfe", other]
     for damage in damages:
         kept.write_bytes(damage)
-        assert lookup(settings, tmp_path)(first) == good, damage
+        assert SchemaRegistry(settings, tmp_path).by_id(first) == good, damage
         assert json.loads(kept.read_bytes()) == json.loads(whole), "it was not repaired"
 
 
@@ -113,7 +112,7 @@ def fill(url: str, cache: Path, ids: list[int], start: Barrier, answers: multipr
     start.wait(60)
     found: list[RegisteredSchema | None] = []
     for _ in range(20):
-        asked = lookup(RegistrySettings(url), cache)
+        asked = SchemaRegistry(RegistrySettings(url), cache).by_id
         found = [asked(each) for each in ids]
     answers.put(pickle.dumps(found))
 
@@ -139,5 +138,5 @@ def test_processes_that_fill_the_cache_at_once_all_get_whole_schemas(
     assert [schema.id for schema in found[0]] == ids
     assert sorted(path.name for path in tmp_path.rglob("*.*")) == sorted(f"{each}.json" for each in ids)
     mortal.kill()
-    offline = lookup(RegistrySettings(mortal.url, timeout=1), tmp_path)
+    offline = SchemaRegistry(RegistrySettings(mortal.url, timeout=1), tmp_path).by_id
     assert [offline(each) for each in ids] == found[0]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.payments import Heard, Payments, good, judge
 
+from penstock import failpoint
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.errors import BadArgument, OffsetsVanished, StartNotThere, TopicRecreated
 from penstock.kafka import admin, connection
@@ -248,6 +249,34 @@ def test_offsets_that_expired_unread_stop_or_are_written_down(payments: Payments
     assert report.lost == [lost]
 
 
+def test_records_that_expire_after_they_were_read_are_not_lost(
+    payments: Payments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The marker of a transaction has an offset too: fewer records are read than the batch has offsets."""
+    from confluent_kafka import TopicPartition
+
+    payments.spec["source"]["on_data_loss"] = "continue"
+    producer = connection.producer({**payments.config, "transactional.id": payments.topic})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    for number in range(3):
+        producer.produce(payments.topic, good(number), partition=0)
+    producer.commit_transaction(20)
+
+    def expire(place: str, *_: Any) -> None:
+        if place == "after-sinks":
+            client = connection.admin(payments.config)
+            [gone] = client.delete_records([TopicPartition(payments.topic, 0, 2)]).values()
+            gone.result(10)
+
+    monkeypatch.setattr(failpoint, "reach", expire)
+    payments.run()
+    assert ids(payments) == ["p-0", "p-1", "p-2"]
+    [entry] = entries(payments)
+    assert sum(map(len, entry.ranges)) == 4
+    assert entry.lost == []
+
+
 def test_a_backfill_sends_a_range_through_the_same_spec_once(payments: Payments) -> None:
     payments.spec["source"]["start"] = "latest"
     payments.run()
@@ -266,6 +295,26 @@ def test_a_backfill_sends_a_range_through_the_same_spec_once(payments: Payments)
     payments.run()  # the stream knows nothing of it
     assert Counter(ids(payments)) == Counter([f"p-{n}" for n in range(10)] + [f"p-{n}" for n in range(2, 8)])
     assert payments.verify().complete
+
+
+def test_a_backfill_to_the_end_ends_before_a_transaction_that_is_open(payments: Payments) -> None:
+    for number in range(3):
+        put(payments, number, 0)
+    producer = connection.producer({**payments.config, "transactional.id": payments.topic})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(payments.topic, good(3), partition=0)
+    assert producer.flush(10) == 0
+    put(payments, 4, 0)  # committed, but behind the open one: nobody can read it yet
+    home = backfill.run(payments.pipeline, backfill.Range("earliest", "latest"))
+    assert ids(payments) == ["p-0", "p-1", "p-2"]
+    assert verify(payments.pipeline, home.path.name).complete
+    for end in (f"{payments.topic}:0=5", "2100-01-01T00:00:00Z"):
+        with pytest.raises(BadArgument, match="cannot be read up to offset 5 yet"):
+            backfill.run(payments.pipeline, backfill.Range("earliest", end))
+    producer.commit_transaction(20)
+    backfill.run(payments.pipeline, backfill.Range(f"{payments.topic}:0=3", "latest"))
+    assert ids(payments) == [f"p-{n}" for n in range(5)]
 
 
 def _until(fact: Any, seconds: float = 20) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import astuple
 
+from penstock.record import FIRST_MICROSECOND, LAST_MICROSECOND
 from penstock.spec.types import Array, Decimal, Map, Scalar, Struct, Type
 
 ARROW = {
@@ -34,8 +35,6 @@ ARROW = {
 }
 
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}  # in one unit of an epoch number
-# Years 1 to 9999. Arrow and Spark could hold more, Python and most databases could not read it back.
-_FIRST_TIME, _LAST_TIME = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 Values = Sequence[Any]
 Build = Callable[[Values], pa.Array]
@@ -173,7 +172,7 @@ def _timestamp(arrow: pa.DataType, factor: int | None) -> Build:
 
 
 def _in_calendar(first: int, last: int) -> bool:
-    return first >= _FIRST_TIME and last <= _LAST_TIME
+    return first >= FIRST_MICROSECOND and last <= LAST_MICROSECOND
 
 
 def _offsets_of(values: Values) -> pa.Array:

@@ -17,7 +17,7 @@ from penstock.decode.text import BytesDecoder, StringDecoder
 from penstock.decode.wire import WithHeader
 from penstock.errors import SpecInvalid
 from penstock.kafka.schema import Lookup, RegisteredSchema
-from penstock.record import RESERVED
+from penstock.record import reserved
 from penstock.schema.file import message_of, path_of, text_of
 from penstock.schema.json_schema import JsonSchemaMistake, struct_of_json_schema
 from penstock.schema.protobuf import message as protobuf_schema
@@ -69,12 +69,30 @@ def prepare(how: AnyFormat, at: Place) -> Prepared:
     return made
 
 
+def unusable(schema: RegisteredSchema, message: str | None) -> str:
+    """Why a schema of the registry cannot be a view; empty when it can."""
+    try:
+        return _no_columns([member.name for member in _struct_of(schema, message).members])
+    except (JsonSchemaMistake, AvroSchemaMistake, protobuf_schema.SchemaMistake) as mistake:
+        return str(mistake)
+
+
+def _struct_of(schema: RegisteredSchema, message: str | None) -> Struct:
+    match schema.kind:
+        case "JSON":
+            return struct_of_json_schema(schema.text)
+        case "AVRO":
+            return avro_struct(schema)
+        case "PROTOBUF":
+            return protobuf_struct(protobuf_schema.from_registered(schema, message).descriptor())
+
+
 def _no_columns(names: list[str]) -> str:
     """Why fields of these names cannot be the columns of a view; empty when they can."""
     lowered = [name.lower() for name in names]  # as SQL tells names apart
     for name in names:
-        if name.lower() in RESERVED:
-            return f"'{name}' is Penstock's own column"
+        if why := reserved(name):
+            return why
         if not name or any(c < " " or c in '"\\' for c in name):  # what JSON would have to escape
             return f"{name!r} cannot be the name of a column"
         if lowered.count(name.lower()) > 1:

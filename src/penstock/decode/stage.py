@@ -79,7 +79,7 @@ class Decode:
         return sent, DecodeBatches(self.value, self.key, self._deletes, with_raw, tuple(inside.values()))
 
     def _inside(self, *, with_raw: bool) -> dict[str, str]:
-        """Columns of `_kafka`, and their names on the way. `_kafka...` is reserved: no field can clash."""
+        """Columns of `_kafka`, and their names on the way. No field begins with `_kafka_` (`record.reserved`)."""
         told = record.ORIGIN[1:] if self.topic is not None else record.ORIGIN
         wanted = (*told, *(record.ON_REQUEST if with_raw else ()), *self.read.kafka_columns)
         return {name: f"{record.KAFKA}_{name}" for name in dict.fromkeys(wanted)}

@@ -32,8 +32,9 @@ class WithHeader:
         raw = values.to_pylist()
         failures: dict[int, Failure] = {}
         ids: list[int | None] = []
+        unknown: dict[int, Failure] = {}  # for this call: by the next one they may be registered
         for i, value in enumerate(raw):
-            schema_id, failure = self._id_of(value)
+            schema_id, failure = self._id_of(value, unknown)
             ids.append(schema_id)
             if failure is not None:
                 failures[i] = failure
@@ -41,7 +42,7 @@ class WithHeader:
         decoded = self._inner(bodies)
         return Decoded(decoded.columns, {**decoded.failures, **failures}, pa.array(ids, pa.int32()))
 
-    def _id_of(self, value: bytes | None) -> tuple[int | None, Failure | None]:
+    def _id_of(self, value: bytes | None, unknown: dict[int, Failure]) -> tuple[int | None, Failure | None]:
         if value is None:
             return None, NULL
         if not value:
@@ -49,10 +50,13 @@ class WithHeader:
         if value[0] != 0 or len(value) < HEADER:
             return None, no_header(value[0], len(value))
         schema_id = int.from_bytes(value[1:HEADER], "big", signed=True)
+        if schema_id in unknown:
+            return schema_id, unknown[schema_id]
         if schema_id not in self._known:
             found = self._lookup(schema_id)
-            if found is None:  # asked again next time: it may be registered by then
-                return schema_id, Failure(record.UNKNOWN_SCHEMA, why_unknown(self._lookup, schema_id))
+            if found is None:
+                unknown[schema_id] = Failure(record.UNKNOWN_SCHEMA, why_unknown(self._lookup, schema_id))
+                return schema_id, unknown[schema_id]
             other = found.kind != self._kind
             said = f"schema {schema_id} is {found.kind}, not {self._kind}"
             self._known[schema_id] = Failure(record.INCOMPATIBLE_SCHEMA, said) if other else None

@@ -10,16 +10,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.record import MISSING_FIELD, OUT_OF_RANGE, Failure, shortened
+from penstock.record import (
+    FIRST_DAY,
+    FIRST_MICROSECOND,
+    LAST_DAY,
+    LAST_MICROSECOND,
+    MISSING_FIELD,
+    OUT_OF_RANGE,
+    Failure,
+    shortened,
+)
 
 Numbers = npt.NDArray[Any]
 Reason = str | Callable[[int], str]
 """The text, or a function from a position to the text."""
 
 VALUE_LIMIT = 80  # characters of the offending value that a reason shows
-# Years 1 to 9999, which decode reads too; Spark could hold more.
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-_PER_DAY = 86_400_000_000  # microseconds
 
 
 @dataclass(slots=True)
@@ -90,13 +96,13 @@ class Places:
             self.fail(column.is_null().to_numpy(zero_copy_only=False), path, MISSING_FIELD, reason)
 
     def fail_days(self, days: Numbers, path: str) -> None:
-        outside = (days < _FIRST_DAY) | (days > _LAST_DAY)
+        outside = (days < FIRST_DAY) | (days > LAST_DAY)
         if outside.any():
             self.fail(outside, path, OUT_OF_RANGE, lambda i: f"{int(days[i])} is not a date in the years 1 to 9999")
 
     def fail_times(self, times: Numbers, path: str) -> None:
         """Of microseconds."""
-        outside = (times < _FIRST_DAY * _PER_DAY) | (times >= (_LAST_DAY + 1) * _PER_DAY)
+        outside = (times < FIRST_MICROSECOND) | (times > LAST_MICROSECOND)
         if outside.any():
             self.fail(outside, path, OUT_OF_RANGE, lambda i: f"{int(times[i])} us is not a time in the years 1 to 9999")
 

@@ -10,13 +10,11 @@ import pyarrow.compute as pc
 
 from penstock.encode.encoded import Numbers, Places
 from penstock.encode.wire import Pieces, Writer, constant, even, numbers, offsets_of, raw, sized, sizes_of, texts
+from penstock.record import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND
 
 _QUOTE = constant(b'"')
 _TIME_END = {"timestamp": constant(b'Z"'), "timestamp_ntz": _QUOTE}
 _TIME_SIZE = len("0001-01-01T00:00:00.000000")
-# The years 1 to 9999. What is outside fails, and is written as the nearest: all must be of one size.
-_DAYS = -719_162, 2_932_896
-_TIMES = _DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1
 
 # What JSON does not allow inside quotes, and what Spark writes instead. The backslash is the first to be replaced: the
 # others bring new ones.
@@ -112,8 +110,8 @@ def _float(column: pa.Array, _places: Places) -> Pieces:
 def _date(path: str) -> Writer:
     def write(column: pa.Array, places: Places) -> Pieces:
         days = numbers(column)
-        places.fail_days(days, path)
-        return [_QUOTE, _cast(pa.array(np.clip(days, *_DAYS)).view(pa.date32())), _QUOTE]
+        places.fail_days(days, path)  # what failed is written as the nearest: all must be of one size
+        return [_QUOTE, _cast(pa.array(np.clip(days, FIRST_DAY, LAST_DAY)).view(pa.date32())), _QUOTE]
 
     return write
 
@@ -124,7 +122,7 @@ def _time(path: str, end: pa.Scalar) -> Writer:
     def write(column: pa.Array, places: Places) -> Pieces:
         times = numbers(column)
         places.fail_times(times, path)
-        text = _cast(pa.array(np.clip(times, *_TIMES)).view(pa.timestamp("us")))
+        text = _cast(pa.array(np.clip(times, FIRST_MICROSECOND, LAST_MICROSECOND)).view(pa.timestamp("us")))
         digits = _bytes_of(text, offsets_of(text)).reshape(len(times), _TIME_SIZE).copy()
         digits[:, 10] = ord("T")
         return [_QUOTE, even(digits), end]

@@ -18,7 +18,7 @@ from penstock.kafka.session import session as _session
 from penstock.spec.model import TopicSettings
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
+    from confluent_kafka import IsolationLevel, KafkaError
     from confluent_kafka.admin._listoffsets import OffsetSpec
 
 # Errors a broker answers with when the settings of a new topic are wrong: trying again cannot help.
@@ -176,6 +176,29 @@ def watermarks(
     return {where: (low[where], high[where]) for where in low}
 
 
+def first_offsets(config: Config, partitions: Mapping[str, int], timeout: float = 10) -> dict[tuple[str, int], int]:
+    """The first offset that Kafka still holds of every partition of `{topic: partitions}`."""
+    from confluent_kafka.admin._listoffsets import OffsetSpec
+
+    if not partitions:
+        return {}
+    with _session(config, timeout) as session:
+        return _offsets(session, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+
+def stable_ends(config: Config, partitions: Mapping[str, int], timeout: float = 10) -> dict[tuple[str, int], int]:
+    """How far committed readers get in every partition: to its end, or to the first record of a transaction that is
+    still open."""
+    from confluent_kafka import IsolationLevel
+    from confluent_kafka.admin._listoffsets import OffsetSpec
+
+    if not partitions:
+        return {}
+    with _session(config, timeout) as session:
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return _offsets(session, partitions, latest, isolation_level=IsolationLevel.READ_COMMITTED)
+
+
 def partition_counts(config: Config, names: Iterable[str]) -> dict[str, int]:
     """How many partitions each topic has, as `watermarks` wants it."""
     return {name: facts.partitions for name, facts in require_topics(config, names).items()}
@@ -216,12 +239,14 @@ def offsets_at(
     return {where: None if offset < 0 else offset for where, offset in found.items()}
 
 
-def _offsets(session: Session, partitions: Mapping[str, int], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+def _offsets(
+    session: Session, partitions: Mapping[str, int], spec: OffsetSpec, **more: IsolationLevel
+) -> dict[tuple[str, int], int]:
     from confluent_kafka import KafkaException, TopicPartition
 
     asked = {TopicPartition(topic, p): spec for topic, n in partitions.items() for p in range(n)}
     answers: dict[tuple[str, int], int] = {}
-    for where, future in session.client.list_offsets(asked, request_timeout=session.timeout).items():
+    for where, future in session.client.list_offsets(asked, request_timeout=session.timeout, **more).items():
         try:
             answers[where.topic, where.partition] = session.answer(future).offset
         except KafkaException as error:

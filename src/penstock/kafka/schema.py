@@ -59,16 +59,23 @@ Lookup = Callable[[int], RegisteredSchema | None]
 RegistryRefused when the registry answers but not to us (wrong login, wrong address)."""
 
 
-@dataclass(frozen=True)
 class GivenUp:
-    """A lookup that no longer waits for a registry that is away: what is not cached is not known. Pickles."""
+    """A lookup that no longer waits for a registry that is away: what is not cached is not known. Pickles.
 
-    lookup: Lookup
+    Each task has its own, and waits for the registry once: after a time-out only the cache (`kept`) is asked, or every
+    record of an unknown schema would cost another one.
+    """
+
+    def __init__(self, lookup: Lookup, kept: Lookup) -> None:
+        self._lookup, self._kept, self._away = lookup, kept, False
 
     def __call__(self, schema_id: int) -> RegisteredSchema | None:
+        if self._away:
+            return self._kept(schema_id)
         try:
-            return self.lookup(schema_id)
+            return self._lookup(schema_id)
         except RegistryUnreachable:
+            self._away = True
             return None
 
 

@@ -44,21 +44,26 @@ class SchemaCache:
         value = to_json(schema)
         content = {"registry": self._address, "sha256": _digest(self._address, value), "schema": value}
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            handle, new = tempfile.mkstemp(prefix=f".{schema.id}-", suffix=".new", dir=self.directory)
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(content, file, indent=1)
-                Path(new).chmod(0o644)  # mkstemp lets only us read; a pipeline may run under several users
-                Path(new).replace(self._file(schema.id))
-            except BaseException:
-                Path(new).unlink(missing_ok=True)
-                raise
+            put_whole(self._file(schema.id), json.dumps(content, indent=1))
         except OSError as error:
             _LOG.warning("schema %d cannot be kept in %s: %s", schema.id, self.directory, error)
 
     def _file(self, schema_id: int) -> Path:
         return self.directory / f"{schema_id}.json"
+
+
+def put_whole(file: Path, text: str) -> None:
+    """Replace a file that several processes may replace at once: it is always one of theirs, and whole."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, new = tempfile.mkstemp(prefix=f".{file.stem}-", suffix=".new", dir=file.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+        Path(new).chmod(0o644)  # mkstemp lets only us read; a pipeline may run under several users
+        Path(new).replace(file)
+    except BaseException:
+        Path(new).unlink(missing_ok=True)
+        raise
 
 
 def _address(url: str) -> str:

@@ -1,7 +1,7 @@
 """The schema registry: schemas by id, by subject and version, over the Confluent-compatible API.
 
-Decoders need `lookup` only: an id in, a schema out, from the cache when the registry is away. Commands use the rest
-of `SchemaRegistry`. What is registered is never changed or deleted from here.
+Decoders need `SchemaRegistry.by_id` only: an id in, a schema out, from the cache when the registry is away. Commands
+use the rest. What is registered is never changed or deleted from here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ __all__ = [
     "RegistryUnreachable",
     "SchemaRegistry",
     "SubjectVersion",
-    "lookup",
     "settings_of",
 ]
 
@@ -85,13 +84,6 @@ def settings_of(pipeline: Pipeline) -> RegistrySettings:
         token=value(registry.token),
         timeout=registry.timeout.total_seconds(),
     )
-
-
-def lookup(settings: RegistrySettings, cache_dir: Path) -> Lookup:
-    """What decoders call with the id in a record. It can be pickled, asks the registry only for ids that are not
-    cached, and opens no connection before that.
-    """
-    return SchemaRegistry(settings, cache_dir).by_id
 
 
 class SchemaRegistry:
@@ -130,13 +122,15 @@ class SchemaRegistry:
         return self._settings.url
 
     def by_id(self, schema_id: int) -> RegisteredSchema | None:
-        """1. this object's memory  2. the cache on disk  3. the registry, whose answer is kept in both.
+        """What decoders call with the id in a record. It can be pickled, and opens no connection before it must ask:
+
+        1. this object's memory  2. the cache on disk  3. the registry, whose answer is kept in both.
 
         That there is no such id is not kept: a moment later it may be registered.
         """
         if not 0 <= schema_id < 2**31:
             return None  # garbage in a record; some registries answer that with an error of another kind
-        found = self._known.get(schema_id) or (self._cache.get(schema_id) if self._cache else None)
+        found = self.kept(schema_id)
         if found is None:
             answer = self._ask("GET", f"/schemas/ids/{schema_id}")
             # Only the registry's own "no such schema" means that. Any other 404 is a wrong address, and must not
@@ -148,6 +142,10 @@ class SchemaRegistry:
                 self._cache.put(found)
         self._known[schema_id] = found
         return found
+
+    def kept(self, schema_id: int) -> RegisteredSchema | None:
+        """What is known of an id without asking the registry."""
+        return self._known.get(schema_id) or (self._cache.get(schema_id) if self._cache else None)
 
     def subjects(self) -> list[str]:
         return sorted(map(str, self._good(self._ask("GET", "/subjects"), list)))

@@ -35,6 +35,7 @@ _COORDINATOR_MOVES = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINAT
 _FENCED = {"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE"}
 # The broker aborts a transaction that is open for longer; this is also its own limit (transaction.max.timeout.ms).
 OPEN_FOR = timedelta(minutes=15)
+_TOO_LONG = "raise `transaction_timeout` of the sink, or lower `rate.max_offsets`"
 _BATCH = 1024 * 1024
 _PRODUCER = {
     "message.max.bytes": str(16 * 1024 * 1024),  # the broker decides what is too large, not the client
@@ -54,9 +55,10 @@ class Mark:
 class Owner:
     """The one that may write under the transactional id `name`, until somebody else takes it."""
 
-    def __init__(self, config: dict[str, str], name: str, group: str, producer: Any) -> None:
+    def __init__(self, config: dict[str, str], name: str, group: str, producer: Any, open_for: timedelta) -> None:
         self.config, self.name, self.group, self.producer = config, name, group, producer
         self.refused: list[str] = []
+        self._open_for, self._began = open_for.total_seconds(), 0.0
 
     @classmethod
     def take(
@@ -72,7 +74,7 @@ class Owner:
         producer = connection.producer({**config, **own})
         with said_by_kafka(f"no transaction for '{name}'"):
             _answered(lambda: producer.init_transactions(_TIMEOUT_S))
-        return cls(config, name, group, producer)
+        return cls(config, name, group, producer, open_for)
 
     def marks(self, places: Iterable[Place]) -> dict[Place, Mark]:
         return marks(self.config, self.group, places)
@@ -81,6 +83,7 @@ class Owner:
         self.refused.clear()
         with said_by_kafka(f"no transaction for '{self.name}'"):
             self.producer.begin_transaction()
+        self._began = time.monotonic()
 
     def mark(self, marks: dict[Place, Mark]) -> None:
         """Put marks into the transaction; the last ones count. Raises Fenced when the name has another owner by now."""
@@ -122,8 +125,8 @@ class Owner:
 
     def commit(self) -> None:
         with said_by_kafka(f"the transaction of '{self.name}' was not committed"):
-            if self.producer.flush(_TIMEOUT_S):
-                raise KafkaUnreachable(f"records of '{self.name}' are not acknowledged after {_TIMEOUT_S:.0f} s")
+            until = self._began + self._open_for
+            flushed(self.producer.flush, len(self.producer), until, f"records of '{self.name}'")
             if self.refused:
                 raise _too_much(self.refused[0], len(self.refused))
             self.producer.commit_transaction(_TIMEOUT_S)
@@ -132,6 +135,24 @@ class Owner:
         """Or readers of the topic would wait for its end until the transaction expires."""
         with contextlib.suppress(Exception):
             self.producer.abort_transaction(_ABORT_S)
+
+
+def flushed(flush: Callable[[float], int], waiting: int, until: float, what: str) -> None:
+    """Wait until Kafka has acknowledged all that is `waiting`: a client holds up to a million records, which a slow
+    network takes minutes for. As long as some were acknowledged since the last look, but not past `until`, when the
+    broker ends the transaction: trying that again would end the same way.
+    """
+    while waiting:
+        left = flush(max(1.0, min(_TIMEOUT_S, until - time.monotonic())))
+        if left >= waiting:
+            raise KafkaUnreachable(f"{what}: none of {left} was acknowledged for as long as it was waited for")
+        if left and time.monotonic() >= until:
+            raise Fenced(
+                f"{what}: {left} are not acknowledged, and the transaction was open for as long as it may be",
+                cause="Kafka takes them more slowly than a batch of this size needs",
+                next_command=_TOO_LONG,
+            )
+        waiting = left
 
 
 def marks(config: dict[str, str], group: str, places: Iterable[Place]) -> dict[Place, Mark]:
@@ -219,7 +240,7 @@ def _translated(error: Any, what: str) -> PenstockError:
             f"{what}: somebody else writes under its name by now",
             cause=said.str(),
             next_command="stop the other process that runs this pipeline; if there is none, the transaction was open "
-            "for too long: raise `transaction_timeout` of the sink, or lower `rate.max_offsets`",
+            f"for too long: {_TOO_LONG}",
         )
     if said.name().endswith("AUTHORIZATION_FAILED") or said.fatal():
         return SinkFailed(

@@ -87,6 +87,7 @@ class Assembly:
         ranges = self.log.ranges(batch_id)
         batch = Batch(self.pipeline.name, self.log.query_id() or "", batch_id, tuple(ranges))
         topics = self.topics.facts(r.topic for r in ranges)
+        lost = self.topics.lost(ranges)  # before anything is read
         if self.readers.refresh():
             self.read_anew()
         if self.way is None:
@@ -137,7 +138,7 @@ class Assembly:
                 )
                 for name, (done, which) in written.items()
             },
-            lost=self.topics.lost(ranges) if sum(c.read for c in counts.values()) < spanned else [],
+            lost=lost if sum(c.read for c in counts.values()) < spanned else [],
             accepted=self.accepted if self.first else [],
         )
         balance.check(entry)

@@ -34,6 +34,7 @@ from penstock.source import kafka as source
 from penstock.source import start
 from penstock.source.subscription import subscribe
 from penstock.spec.model import Pipeline
+from penstock.spec.start import LATEST
 
 
 @dataclass(frozen=True)
@@ -94,14 +95,17 @@ def _resolved(pipeline: Pipeline, wanted: Range) -> tuple[Positions, list[Positi
     config = client_config(pipeline)
     topics = subscribe(config, pipeline.source).topics
     partitions = start.partitions_of(pipeline.source, topics)
-    marks = admin.watermarks(config, {name: facts.partitions for name, facts in topics.items()})
+    counts = {name: facts.partitions for name, facts in topics.items()}
+    marks, stable = admin.watermarks(config, counts), admin.stable_ends(config, counts)
     begins, ends = positions.parsed(wanted.first, "earliest"), positions.parsed(wanted.end, "latest")
     named = begins.places() | ends.places()  # where partitions are named, no others are read
     first = start.resolve(config, begins, partitions)
     last = start.resolve(config, ends, partitions)
     read = [where for where in first if not named or where in named]
     at = {where: positions.within(marks[where], first[where], where) for where in read}
-    end = {where: positions.within(marks[where], last[where], where) for where in read}
+    if ends.timestamp is not None:  # no record is as new: all are wanted, also those of a transaction that is open
+        last = {where: marks[where][1] if offset == LATEST else offset for where, offset in last.items()}
+    end = {where: positions.readable(marks[where], stable[where], last[where], where) for where in read}
     for where in sorted(begins.places() & ends.places()):
         if end[where] < at[where]:
             raise BadArgument(

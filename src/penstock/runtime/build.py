@@ -108,8 +108,8 @@ def inlet(pipeline: Pipeline, view: str, reading: Readers) -> Inlet:
     topic = next((topic for topic in source.topics if source.view_of(topic) == view), None)
 
     def lookup() -> Lookup:
-        found = reading.registry().by_id
-        return GivenUp(found) if reading.given_up else found
+        registry = reading.registry()
+        return GivenUp(registry.by_id, registry.kept) if reading.given_up else registry.by_id
 
     def prepared(part: str, how: AnyFormat) -> Prepared:
         return prepare(how, Place(pipeline.base, f"{topic}-{part}" if topic else None, reading.schema, lookup))

@@ -38,3 +38,16 @@ def within(mark: tuple[int, int], offset: int, where: tuple[str, int]) -> int:
             next_command="choose a range that is there, or `earliest` and `latest`",
         )
     return {EARLIEST: low, LATEST: high}.get(offset, offset)
+
+
+def readable(mark: tuple[int, int], stable: int, offset: int, where: tuple[str, int]) -> int:
+    """As `within`, for where reading ends, or goes on: not past a record of a transaction that is open, because nobody
+    can read on from there before it ends. `stable`: the first such record, or the end; that is what the end means."""
+    at = stable if offset == LATEST else within(mark, offset, where)
+    if at > stable:
+        raise BadArgument(
+            f"{where[0]}-{where[1]} cannot be read up to offset {at} yet",
+            cause=f"a producer has a transaction open, the first record of it is at offset {stable}",
+            next_command="wait until it has ended, or give `latest`: what can be read now",
+        )
+    return at

@@ -88,7 +88,9 @@ class Posted:
         ]
 
     def _rows(self, rows: pa.RecordBatch) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = rows.to_pylist()
+        # Not as Python's time: where a producer gave Kafka microseconds for milliseconds, there is no such year.
+        others = [name for name in rows.schema.names if name != f"{KAFKA}_timestamp"]
+        found: list[dict[str, Any]] = rows.select(others).to_pylist()
         for name in ORIGIN:
             column = self.origins.column(rows, name)
             values = column.cast(pa.int64()) if name == "timestamp" else column

@@ -2,7 +2,8 @@
 
 A record with a new schema is in Kafka only after that schema was registered. So asking for the newest version when a
 batch begins is early enough for every record in it. What was found is written down in the checkpoint: the columns of a
-view are the same after a restart, also when the registry is away then.
+view are the same after a restart, also when the registry is away then. Only what can be a view is written down: a
+version that cannot leaves the columns as they are, and is told.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from penstock.decode.formats import unusable
 from penstock.errors import RegistryUnreachable, SpecInvalid
 from penstock.kafka.schema import RegisteredSchema
-from penstock.kafka.schema_cache import from_json, to_json
+from penstock.kafka.schema_cache import from_json, put_whole, to_json
 from penstock.kafka.schema_registry import SchemaRegistry
 from penstock.schema.evolve import gained, merged
 
@@ -78,6 +80,8 @@ class Readers:
 
     def _first(self, subject: str, message: str | None) -> _Followed:
         known = self._known.get(subject)
+        if known is not None and unusable(known, message):
+            known = None
         try:
             newest = self.registry().latest(subject).schema
         except RegistryUnreachable:
@@ -93,12 +97,30 @@ class Readers:
 
     def _follow(self, subject: str, followed: _Followed, newest: RegisteredSchema) -> bool:
         new = gained(followed.reader, newest, followed.message)
-        reader = merged(followed.reader, newest, add=self._add, message=followed.message)
-        if newest.id != followed.newest:
+        reader, why = self._merged(followed, newest)
+        if why:
+            self.report(f"the newest schema of '{subject}' is not followed, the columns stay as they are: {why}")
+        elif newest.id != followed.newest:
             self._tell(subject, new, gained(newest, followed.reader, followed.message))
-        changed = reader.text != followed.reader.text
+        changed = (reader.text, reader.references) != (followed.reader.text, followed.reader.references)
         followed.newest, followed.reader = newest.id, replace(reader, id=newest.id)
         return changed
+
+    def _merged(self, followed: _Followed, newest: RegisteredSchema) -> tuple[RegisteredSchema, str]:
+        """The reader schema from now on; and where it gains nothing because no view could be made of it then, why."""
+        if newest.kind != followed.reader.kind:
+            return followed.reader, f"it is {newest.kind}, not {followed.reader.kind}"
+        why = ""
+        for add in (True, False) if self._add else (False,):
+            try:
+                made = merged(followed.reader, newest, add=add, message=followed.message)
+                said = unusable(made, followed.message)
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+                said = f"{type(error).__name__}: {error}"
+            if not said:
+                return made, why
+            why = why or said
+        return followed.reader, why
 
     def _tell(self, subject: str, new: list[str], gone: list[str]) -> None:
         if gone:
@@ -124,12 +146,14 @@ class Readers:
             ) from None
 
     def _store(self, more: Mapping[str, RegisteredSchema] | None = None) -> None:
-        followed = {subject: each.reader for subject, each in self._followed.items()}
+        followed = {
+            subject: each.reader
+            for subject, each in self._followed.items()
+            if each.reader == self._known.get(subject) or not unusable(each.reader, each.message)
+        }
         kept = {**self._known, **followed, **(more or {})}
         if kept == self._known:
             return
         self._known = kept
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        new = self._file.with_suffix(".new")
-        new.write_text(json.dumps({subject: to_json(schema) for subject, schema in kept.items()}, indent=1))
-        new.replace(self._file)
+        # A stream and a backfill of the same pipeline write it at the same time.
+        put_whole(self._file, json.dumps({subject: to_json(schema) for subject, schema in kept.items()}, indent=1))

@@ -28,6 +28,7 @@ from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import Positions, SparkLog, with_positions
 from penstock.errors import BadArgument, PenstockError, SeekRefused
+from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.record import OffsetRange
 from penstock.runtime import build, guard, positions, standing
@@ -80,11 +81,14 @@ def seek(pipeline: Pipeline, to: str | None = None, to_batch: int | None = None)
 
 
 def _rehearsed(pipeline: Pipeline, now: _Now, to: str | None, to_batch: int | None) -> Seek:
-    there = _partitions(pipeline, now.entries[-1])
+    there, stable = _partitions(pipeline, now.entries[-1])
     places = now.at.keys() | there.keys()
     at = {where: now.at.get(where, there[where][0] if where in there else 0) for where in places}
     asked = _before(now.entries, to_batch) if to_batch is not None else _named(pipeline, to or "", list(there))
-    wanted = {where: positions.within(there[where], asked[where], where) for where in asked.keys() & there.keys()}
+    wanted = {
+        where: positions.readable(there[where], stable[where], asked[where], where)
+        for where in asked.keys() & there.keys()
+    }
     moves = [Move(*where, at[where], wanted.get(where, at[where])) for where in sorted(at)]
     if now.pending is not None:
         return Seek(pipeline.name, now.pending + 1, moves, _under_way(now.pending))
@@ -115,12 +119,15 @@ def _under_way(batch: int) -> SeekRefused:
     )
 
 
-def _partitions(pipeline: Pipeline, last: Entry) -> dict[tuple[str, int], tuple[int, int]]:
-    """First offset and end of every partition that is read. Raises TopicRecreated."""
+def _partitions(
+    pipeline: Pipeline, last: Entry
+) -> tuple[dict[tuple[str, int], tuple[int, int]], dict[tuple[str, int], int]]:
+    """First offset and end of every partition that is read, and how far it can be read. Raises TopicRecreated."""
     config = client_config(pipeline)
     found = subscribe(config, pipeline.source, last.topics)
     TopicWatch(config, pipeline.source, last.topics).facts(last.topics.keys() & found.topics.keys())
-    return start.marks_of(config, pipeline.source, found.topics)
+    counts = {name: facts.partitions for name, facts in found.topics.items()}
+    return start.marks_of(config, pipeline.source, found.topics), admin.stable_ends(config, counts)
 
 
 def _named(pipeline: Pipeline, text: str, partitions: list[tuple[str, int]]) -> Positions:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from penstock.checkpoint.ledger import TopicFact
 from penstock.errors import TopicRecreated
@@ -20,6 +20,7 @@ class TopicWatch:
     config: Config
     source: Source
     known: dict[str, TopicFact]
+    counts: dict[str, int] = field(default_factory=dict)  # partitions of each topic, when it was asked for last
 
     def facts(self, topics: Iterable[str]) -> dict[str, TopicFact]:
         """View and id of each topic. Raises TopicRecreated for one that is not the one it was (G3)."""
@@ -35,18 +36,26 @@ class TopicWatch:
                     next_command="give the pipeline a new `checkpoint:`, and read the new topic from its start",
                     facts={"topic": name},
                 )
+        self.counts = {name: now[name].partitions for name in names}
         self.known = {**self.known, **{n: TopicFact(self.source.view_of(n), now[n].topic_id) for n in names}}
         return {name: self.known[name] for name in names}
 
     def lost(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-        """What of these ranges Kafka no longer holds, where the spec says to go on without it (S8)."""
+        """What of these ranges Kafka no longer holds, where the spec says to go on without it (S8).
+
+        Called after `facts`, and before the batch is read: what expires later may have been read by then.
+        """
         if self.source.on_data_loss == "fail":
             return []
-        spanned = [r for r in ranges if len(r)]
-        marks = admin.watermarks(self.config, admin.partition_counts(self.config, {r.topic for r in spanned}))
-        lost = []
-        for r in spanned:
-            low, _ = marks[r.topic, r.partition]
-            if low > r.start:
-                lost.append(OffsetRange(r.topic, r.partition, r.start, min(low, r.end)))
-        return lost
+        firsts = admin.first_offsets(self.config, self.counts)
+        return expired(ranges, firsts)
+
+
+def expired(ranges: Iterable[OffsetRange], firsts: Mapping[tuple[str, int], int]) -> list[OffsetRange]:
+    """What of these ranges lies before the first offset of its partition."""
+    found = []
+    for r in ranges:
+        first = firsts[r.topic, r.partition]
+        if len(r) and first > r.start:
+            found.append(OffsetRange(r.topic, r.partition, r.start, min(first, r.end)))
+    return found

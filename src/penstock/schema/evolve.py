@@ -1,8 +1,8 @@
 """A reader schema that follows its subject: what becomes of columns when somebody registers a new version.
 
 A table only ever gains columns. So the columns known so far stay, whatever the newest version says: a field it no
-longer has may be null from now on. With `add` the fields it has gained, and types it has widened, become columns too.
-Of Protobuf, fields that are messages or enums can not be kept: the newest file need not have their types.
+longer has is its default from now on, or null. With `add` the fields it has gained, and types it has widened, become
+columns too. Of Protobuf, fields that are messages or enums can not be kept: the newest file need not have their types.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from typing import Any
 from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped]
 
 from penstock.kafka.schema import RegisteredSchema
-from penstock.schema.avro.model import AvroSchemaMistake
-from penstock.schema.avro.parse import parse
-from penstock.schema.protobuf.message import SchemaMistake, files_of, named
+from penstock.schema.avro.carried import carried
+from penstock.schema.json_schema import inlined, top
+from penstock.schema.protobuf.message import files_of, named
 
 _MESSAGE_TYPES = (10, 11, 14)  # group, message, enum: they name another type, which the newest file may not have
 
 
 def merged(known: RegisteredSchema, newest: RegisteredSchema, *, add: bool, message: str | None) -> RegisteredSchema:
-    """The reader schema from now on. Its id is that of the newest version."""
-    if known.kind != newest.kind:
-        return newest
+    """The reader schema from now on. Its id is that of the newest version. Whether it can be a view is not looked at.
+
+    Raises ValueError for a schema that is none.
+    """
     text, references = known.text, known.references
     match known.kind:
         case "AVRO":
-            text = _avro(json.loads(known.text), json.loads(newest.text), add=add)
+            text = _avro(known, newest, add=add)
         case "JSON":
             text = _json(json.loads(known.text), json.loads(newest.text), add=add)
         case "PROTOBUF" if add:
             text = _protobuf(known, newest, message)
     if add:
         references = newest.references
-    made = RegisteredSchema(newest.id, known.kind, text, references)
-    return made if _reads(made) else newest if add else known
+    return RegisteredSchema(newest.id, known.kind, text, references)
 
 
 def gained(known: RegisteredSchema, newest: RegisteredSchema, message: str | None) -> list[str]:
@@ -45,12 +45,13 @@ def gained(known: RegisteredSchema, newest: RegisteredSchema, message: str | Non
     return [name for name in _names(newest, message) if name not in before]
 
 
-def _avro(known: Any, newest: Any, *, add: bool) -> str:
+def _avro(before: RegisteredSchema, after: RegisteredSchema, *, add: bool) -> str:
+    known, newest = json.loads(before.text), json.loads(after.text)
     if not (isinstance(known, dict) and isinstance(newest, dict) and "fields" in known and "fields" in newest):
         return json.dumps(newest if add else known)
     now = {field["name"] for field in newest["fields"]}
     if add:
-        gone = [field for field in known["fields"] if field["name"] not in now]
+        gone = carried([field for field in known["fields"] if field["name"] not in now], before, after)
         left = [field if "default" in field else _optional(field) for field in gone]
         return json.dumps({**newest, "fields": [*newest["fields"], *left]})
     fields = [field if field["name"] in now or "default" in field else _optional(field) for field in known["fields"]]
@@ -65,11 +66,14 @@ def _optional(field: dict[str, Any]) -> dict[str, Any]:
 def _json(known: Any, newest: Any, *, add: bool) -> str:
     if not (isinstance(known, dict) and isinstance(newest, dict)):
         return json.dumps(newest if add else known)
-    before, now = known.get("properties", {}), newest.get("properties", {})
+    before, after = top(known), top(newest)
     if add:
-        return json.dumps({**newest, "properties": {**now, **{k: v for k, v in before.items() if k not in now}}})
-    required = [name for name in known.get("required", []) if name in newest.get("required", [])]
-    return json.dumps({**known, "required": required})
+        now = after.get("properties", {})
+        # With all they refer to: the newest version may have other definitions, or none.
+        gone = {k: inlined(v, known) for k, v in before.get("properties", {}).items() if k not in now}
+        return json.dumps({**after, "properties": {**now, **gone}})
+    required = [name for name in before.get("required", []) if name in after.get("required", [])]
+    return json.dumps({**before, "required": required})
 
 
 def _protobuf(known: RegisteredSchema, newest: RegisteredSchema, message: str | None) -> str:
@@ -105,19 +109,7 @@ def _names(schema: RegisteredSchema, message: str | None) -> list[str]:
             return [field.name for field in _message(file, message).field]
         said = json.loads(schema.text)
         if schema.kind == "JSON":
-            return list(said.get("properties", {}))
+            return list(top(said).get("properties", {}))
         return [field["name"] for field in said.get("fields", [])]
     except (ValueError, AttributeError, TypeError, KeyError):  # SchemaMistake is a ValueError
         return []
-
-
-def _reads(schema: RegisteredSchema) -> bool:
-    """Whether what was put together is a schema: a type can be defined in a field that is gone."""
-    try:
-        if schema.kind == "AVRO":
-            parse(schema)
-        elif schema.kind == "PROTOBUF":
-            files_of(schema)
-    except (AvroSchemaMistake, SchemaMistake):
-        return False
-    return True

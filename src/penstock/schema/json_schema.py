@@ -106,6 +106,26 @@ def _present(schema: dict[str, Any], document: Any, path: str) -> tuple[dict[str
     return _followed(others[0], document, path), len(others) < len(branches)
 
 
+def top(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with its own properties at the top, also where it says only which definition they are in."""
+    if "$ref" not in document:
+        return document
+    return {**{key: value for key, value in document.items() if key != "$ref"}, **_followed(document, document, "$")}
+
+
+def inlined(schema: Any, document: Any, depth: int = 0) -> Any:
+    """A part of a document that no longer refers to others. Raises JsonSchemaMistake for one that refers to itself."""
+    if depth > _DEEPEST:
+        raise JsonSchemaMistake("refers to itself")
+    if isinstance(schema, list):
+        return [inlined(each, document, depth + 1) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if isinstance(schema.get("$ref"), str):
+        return inlined(_followed(schema, document, "$"), document, depth + 1)
+    return {key: inlined(value, document, depth + 1) for key, value in schema.items()}
+
+
 def json_schema(struct: Struct, name: str = "record") -> str:
     """A schema for records of these columns; `name` is its title, which Confluent's serializers ask for.
 

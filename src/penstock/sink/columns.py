@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 
-def quoted(name: str) -> str:
-    """A name as SQL wants it, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def stored(columns: StructType) -> list[str]:
     """The columns of an upserted table: those that say what to do with the row are not kept."""
     return [name for name in columns.names if name not in (DELETED, KEY)]

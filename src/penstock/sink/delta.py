@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.record import Batch, Known
-from penstock.sink.columns import quoted, require_columns
+from penstock.sink.columns import require_columns
 from penstock.sink.contract import Incoming, Written, read_through
 from penstock.sink.delta_log import DeltaLog
 from penstock.sink.delta_maintenance import Maintenance
 from penstock.sink.engine import condition_of, engine_errors
+from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import SinkBusy, SinkFailed
 from penstock.record import Batch, Known
-from penstock.sink.columns import misfit, quoted, require_columns, require_upsertable
+from penstock.sink.columns import misfit, require_columns, require_upsertable
 from penstock.sink.contract import Incoming, Written
 from penstock.sink.delta_log import DeltaLog
 from penstock.sink.delta_maintenance import Maintenance
 from penstock.sink.engine import condition_of, configured, engine_errors, said_by
 from penstock.sink.latest import Latest, latest, merge
+from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -23,7 +23,6 @@ from penstock.sink import held, iceberg_table
 from penstock.sink.columns import (
     gained,
     misfit,
-    quoted,
     require_columns,
     require_upsertable,
     widened,
@@ -35,6 +34,7 @@ from penstock.sink.iceberg_files import data_files
 from penstock.sink.iceberg_table import ATTEMPT, BATCH, ROWS, State, identity
 from penstock.sink.latest import Latest, latest, merge
 from penstock.sink.parquet_files import positions_in
+from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SinkFailed
 from penstock.record import DELETED, KAFKA, MISSING_FIELD, Failure
-from penstock.sink.columns import quoted, says_origin, stored
+from penstock.sink.columns import says_origin, stored
 from penstock.sink.contract import Rejected, Written
 from penstock.sink.engine import engine_errors
+from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, WindowSpec

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from penstock.record import RESERVED
+from penstock.record import reserved
 from penstock.spec.fields import Schema
 from penstock.spec.formats import CsvFormat, JsonFormat
 from penstock.spec.start import StartAt
@@ -93,8 +93,8 @@ def field_mistakes(schema: Schema, *, flat: bool) -> Iterator[tuple[str, str]]:
     Also called for schemas in files of their own.
     """
     for name, field in schema.fields.items():
-        if name.lower() in RESERVED:
-            yield name, f"'{name}' is Penstock's own column"
+        if why := reserved(name):
+            yield name, why
         if flat and isinstance(field.resolved(), Array | Map | Struct):
             yield name, f"a field of a CSV line cannot be '{field.type}': it has no nested types"
 

@@ -105,7 +105,7 @@ class ProtobufFormat(FromRegistry):
 
 
 class CsvFormat(Format):
-    """One line of comma-separated values, in the order of the schema's fields; an empty field is null."""
+    """One line of comma-separated values, in the order of the schema's fields; an empty one without quotes is null."""
 
     format: Literal["csv"] = Field(description="`csv`.")
     schema_: str | Schema = Field(alias="schema", description="As for json; no nested types.")

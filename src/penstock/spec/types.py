@@ -97,6 +97,7 @@ Type = Scalar | Decimal | Array | Map | Struct
 
 
 def quoted(name: str) -> str:
+    """A name as SQL wants it, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Context, localcontext
 from decimal import Decimal as Number
 from typing import Any
 
@@ -28,6 +29,9 @@ _ARROW = {
     "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(), "string": pa.string(),
 }  # fmt: skip
 _TOKEN = re.compile(r"\s*(?:(\d+(?:\.\d+)?)|([A-Za-z_]\w*)|'([^'\\]*)'(?!')|(<=|>=|<>|!=|==|[<>=(),-]))")
+
+
+_DIGITS = Context(prec=76)  # a decimal has 38; Python's own 28 would refuse to round a longer one
 
 
 class _NotNative(Exception):
@@ -96,9 +100,13 @@ class _Parser:
                 if -(2 ** (_WHOLE[name] - 1)) <= value < 2 ** (_WHOLE[name] - 1):
                     return value
             case Decimal(precision=precision, scale=scale) if kind == "number":
-                number = -Number(text) if minus else Number(text)
-                if number == round(number, scale) and abs(number) < Number(10) ** (precision - scale):
-                    return round(number, scale)
+                number = Number(f"-{text}" if minus else text)
+                with localcontext(_DIGITS):
+                    if abs(number) >= Number(10) ** (precision - scale):
+                        raise _NotNative
+                    rounded = round(number, scale)
+                if number == rounded:
+                    return rounded
         raise _NotNative
 
     def next(self) -> tuple[str, str]:

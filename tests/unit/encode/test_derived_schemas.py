@@ -23,6 +23,7 @@ from penstock.decode.avro.decoder import AvroDecoder, struct_of
 from penstock.decode.protobuf.decoder import ProtobufDecoder
 from penstock.encode.avro.encoder import AvroEncoder
 from penstock.encode.protobuf.encoder import ProtobufEncoder
+from penstock.kafka.schema import RegisteredSchema
 from penstock.schema.avro.derive import avro_schema
 from penstock.schema.avro.model import AvroSchemaMistake
 from penstock.schema.json_schema import json_schema, struct_of_json_schema
@@ -148,10 +149,11 @@ NEW = {**OLD, "note": "n", "parts": {"name": "p"}}
 
 def test_a_column_that_is_added_leaves_avro_readable_both_ways() -> None:
     before, after = avro_schema(BEFORE, "a.P"), avro_schema(AFTER, "a.P")
-    old = AvroEncoder(before, BEFORE, None)(batch_of(BEFORE, [OLD])).values
-    new = AvroEncoder(after, AFTER, None)(batch_of(AFTER, [NEW])).values
-    assert rows(AFTER, AvroDecoder(after, writer=before)(old)) == [{**OLD, "note": None, "parts": None}]
-    assert rows(BEFORE, AvroDecoder(before, writer=after)(new)) == [OLD]
+    lookup = {1: RegisteredSchema(1, "AVRO", before), 2: RegisteredSchema(2, "AVRO", after)}.get
+    old = AvroEncoder(before, BEFORE, 1)(batch_of(BEFORE, [OLD])).values
+    new = AvroEncoder(after, AFTER, 2)(batch_of(AFTER, [NEW])).values
+    assert rows(AFTER, AvroDecoder(after, lookup)(old)) == [{**OLD, "note": None, "parts": None}]
+    assert rows(BEFORE, AvroDecoder(before, lookup)(new)) == [OLD]
 
 
 def test_a_column_that_is_added_leaves_protobuf_readable_both_ways() -> None:

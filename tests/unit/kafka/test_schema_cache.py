@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.kafka.schema_cache import SchemaCache
-from penstock.kafka.schema_registry import RegisteredSchema, RegistrySettings, lookup
+from penstock.kafka.schema_registry import RegisteredSchema, RegistrySettings, SchemaRegistry
 
 USED = RegisteredSchema(1, "PROTOBUF", 'syntax = "proto3"; // ü\n')
 SCHEMA = RegisteredSchema(2, "PROTOBUF", 'import "a";', (("a", USED), ("b", RegisteredSchema(3, "PROTOBUF", "", ()))))
@@ -40,7 +40,7 @@ def test_file_moved_in_from_another_registry_is_not_believed(tmp_path: Path) -> 
 
 def test_cached_id_is_served_with_nobody_to_ask_and_no_http_library(tmp_path: Path) -> None:
     SchemaCache(tmp_path, URL).put(SCHEMA)
-    asked = lookup(RegistrySettings(URL, timeout=0.5), tmp_path)
+    asked = SchemaRegistry(RegistrySettings(URL, timeout=0.5), tmp_path).by_id
     assert asked(2) == SCHEMA
 
 

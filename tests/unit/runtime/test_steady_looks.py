@@ -35,7 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     made = checkpoint(tmp_path / "payments")
     remove(made, "offsets", 1)
     marks = {("payments", p): (0, 100) for p in (0, 1)}
-    monkeypatch.setattr(seeking, "_partitions", lambda *_: marks)  # what Kafka would say
+    monkeypatch.setattr(seeking, "_partitions", lambda *_: (marks, dict.fromkeys(marks, 100)))  # what Kafka would say
     return made
 
 

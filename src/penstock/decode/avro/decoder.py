@@ -65,18 +65,18 @@ def struct_of(schema: Text) -> Struct:
 class AvroDecoder:
     """Made once per Python worker; called for every Arrow batch of raw values.
 
-    With `lookup`, each value names the schema it was written with; without, all were written with `writer`, or with
-    the reader schema itself. Raises AvroSchemaMistake when made with a schema that cannot be a view, Incompatible when
-    `writer` does not fit it; a call raises nothing but what `lookup` raises.
+    With `lookup`, each value names the schema it was written with; without, all were written with the reader schema
+    itself. Raises AvroSchemaMistake when made with a schema that cannot be a view; a call raises nothing but what
+    `lookup` raises.
     """
 
-    def __init__(self, reader: Text, lookup: Lookup | None = None, *, writer: Text | None = None) -> None:
+    def __init__(self, reader: Text, lookup: Lookup | None = None) -> None:
         self._reader = parse(reader)
         self._types = [arrow_type(m.type) for m in struct_of(reader).members]
         self._lookup = lookup
         self._plans: dict[int, Plan] = {}  # by id; an id that the registry does not know yet is asked for again
         self._readers: dict[str, Reader] = {}  # by essence: ids that differ only in comments share one
-        self._raw_plan = resolve(parse(writer) if writer else self._reader, self._reader) if lookup is None else None
+        self._raw_plan = resolve(self._reader, self._reader) if lookup is None else None
 
     def __call__(self, values: pa.Array) -> Decoded:
         if values.nbytes > _MOST_BYTES and len(values) > 1:

@@ -7,7 +7,6 @@ outside the years 1 to 9999) fail their record here.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 
 from penstock import record
 from penstock.decode.avro.cursor import Cursor, Numbers, Page
+from penstock.record import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND
 from penstock.schema.avro.model import Enum, Fixed, Logical, Primitive
 
 Reader = Callable[[Cursor], pa.Array]
@@ -23,10 +23,7 @@ Reader = Callable[[Cursor], pa.Array]
 Finish = Callable[[Cursor, Numbers], pa.Array]
 
 _U64 = np.uint64
-_DAYS = datetime.date(1, 1, 1).toordinal() - datetime.date(1970, 1, 1).toordinal()
-_LAST_DAY = datetime.date(9999, 12, 31).toordinal() - datetime.date(1970, 1, 1).toordinal()
 _UTC, _LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
-_PER_DAY = 86_400_000_000  # microseconds
 _TIMES = {
     "timestamp-millis": (1000, _UTC),
     "timestamp-micros": (1, _UTC),
@@ -82,10 +79,10 @@ def integer(path: str, writer: Primitive, finish: Finish) -> Reader:
 def finish_integer(path: str, reader: Primitive) -> Finish:
     name = reader.logical.name if reader.logical else reader.kind
     if name == "date":
-        return lambda at, values: _inside(at, path, values, _DAYS, _LAST_DAY, 1, pa.date32())
+        return lambda at, values: _inside(at, path, values, FIRST_DAY, LAST_DAY, 1, pa.date32())
     if name in _TIMES:
         factor, arrow = _TIMES[name]
-        first, last = _DAYS * _PER_DAY // factor, ((_LAST_DAY + 1) * _PER_DAY - 1) // factor
+        first, last = FIRST_MICROSECOND // factor, LAST_MICROSECOND // factor
         return lambda at, values: _inside(at, path, values, first, last, factor, arrow)
     dtype = {"int": np.int32, "long": np.int64, "float": np.float32, "double": np.float64}[reader.kind]
     return lambda _, values: pa.array(values.astype(dtype, copy=False))

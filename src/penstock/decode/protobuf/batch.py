@@ -27,7 +27,8 @@ from google.protobuf.message_factory import GetMessageClass  # type: ignore[impo
 
 from penstock.decode.columns import arrow_type
 from penstock.decode.protobuf.bundle import RECORDS, add_to
-from penstock.decode.protobuf.rows import FIRST_SECOND, LAST_SECOND, LONGEST_SECONDS, NANOS, Refused, json_text
+from penstock.decode.protobuf.rows import LONGEST_SECONDS, NANOS, Refused, json_text
+from penstock.record import FIRST_SECOND, LAST_SECOND
 from penstock.schema.protobuf.shape import (
     Duration,
     Enum,

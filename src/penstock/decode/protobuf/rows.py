@@ -18,7 +18,7 @@ from google.protobuf.message_factory import GetMessageClass  # type: ignore[impo
 from penstock import record
 from penstock.decode.columns import arrow_type
 from penstock.decode.protobuf.fault import fault
-from penstock.record import Failure, shortened
+from penstock.record import FIRST_SECOND, LAST_SECOND, Failure, shortened
 from penstock.schema.protobuf.shape import (
     Duration,
     Enum,
@@ -34,9 +34,7 @@ from penstock.schema.protobuf.shape import (
     field_type,
 )
 
-# Years 1 to 9999, as google.protobuf.Timestamp itself defines it, and the 10,000 years of google.protobuf.Duration.
-FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
-LONGEST_SECONDS = 315_576_000_000
+LONGEST_SECONDS = 315_576_000_000  # the 10,000 years of google.protobuf.Duration
 NANOS = 999_999_999
 
 Read = Callable[[Any], Any]

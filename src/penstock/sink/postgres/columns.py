@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.record import DELETED, KAFKA, KEY
-from penstock.sink.columns import quoted, says_origin
+from penstock.sink.columns import says_origin
 from penstock.sink.postgres.names import GONE, OWN, name_fault
+from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

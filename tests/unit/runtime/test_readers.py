@@ -1,0 +1,293 @@
+"""Reader schemas that follow a subject: no column is lost, and nothing is written down that cannot be read with.
+
+The server here is no registry: it answers what a test says the newest version is.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from penstock.decode.avro.decoder import AvroDecoder, struct_of
+from penstock.decode.formats import unusable
+from penstock.kafka.schema import Kind, RegisteredSchema
+from penstock.kafka.schema_registry import RegistrySettings, SchemaRegistry
+from penstock.runtime.readers import Readers
+from penstock.schema.json_schema import struct_of_json_schema
+
+SUBJECT = "orders-value"
+
+
+class Subject:
+    """One subject, by the answers to `GET /subjects/orders-value/versions/...`; others are what versions refer to."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.answers: dict[str, dict[str, Any]] = {}
+        self.versions = 0
+
+    def newest(self, kind: Kind, document: Any, references: dict[str, Any] | None = None) -> None:
+        self.versions = number = self.versions + 1
+        used = []
+        for name, text in (references or {}).items():
+            self._put(f"{name}-{number}", "1", number * 100, kind, text, [])
+            used.append({"name": name, "subject": f"{name}-{number}", "version": 1})
+        self._put(SUBJECT, "latest", number, kind, document, used)
+
+    def _put(self, subject: str, version: str, id_: int, kind: Kind, document: Any, used: list[Any]) -> None:
+        text = document if isinstance(document, str) else json.dumps(document)
+        said = {"subject": subject, "version": id_, "id": id_, "schemaType": kind, "schema": text, "references": used}
+        self.answers[f"/subjects/{subject}/versions/{version}"] = said
+
+    def pinned(self, version: int) -> None:
+        self._put(SUBJECT, str(version), version, "AVRO", of(("a", "int")), [])
+
+    def readers(self, directory: Path, *, add: bool = True) -> Readers:
+        """As after a start."""
+        registry = SchemaRegistry(RegistrySettings(self.url))
+        return Readers(lambda: registry, directory, add=add)
+
+
+@pytest.fixture
+def subject() -> Iterator[Subject]:
+    with _serving() as found:
+        yield found
+
+
+@contextmanager
+def _serving() -> Iterator[Subject]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content = json.dumps(found.answers[self.path.partition("?")[0]]).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    found = Subject(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def of(*fields: tuple[Any, ...], **more: Any) -> dict[str, Any]:
+    said = [{"name": n, "type": t, **({"default": d[0]} if d else {})} for n, t, *d in fields]
+    return {"type": "record", "name": "Order", "fields": said, **more}
+
+
+def an(name: str, *fields: tuple[Any, ...]) -> dict[str, Any]:
+    return {**of(*fields), "name": name}
+
+
+def ddl(schema: RegisteredSchema) -> dict[str, str]:
+    struct = struct_of_json_schema(schema.text) if schema.kind == "JSON" else struct_of(schema)
+    return {member.name: member.type.ddl() for member in struct.members}
+
+
+def read_by(reader: RegisteredSchema, writer: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """A record of a writer's schema, as the pipeline reads it."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(writer, {}), row)
+    decoder = AvroDecoder(reader, {9: RegisteredSchema(9, "AVRO", json.dumps(writer))}.get)
+    decoded = decoder(pa.array([b"\0\0\0\0\x09" + out.getvalue()], pa.binary()))
+    assert not decoded.failures, decoded.failures
+    names = [member.name for member in struct_of(reader).members]
+    return {name: column.to_pylist()[0] for name, column in zip(names, decoded.columns, strict=True)}
+
+
+def followed(subject: Subject, directory: Path, *, add: bool = True) -> tuple[RegisteredSchema, list[str]]:
+    """The reader of now, the same while running and after a restart; and what was told on the way."""
+    readers = subject.readers(directory, add=add)
+    found = readers.schema(SUBJECT, "latest", None)
+    return found, readers.said
+
+
+A = {"type": "object", "properties": {"x": {"type": "string"}}}
+
+
+def test_json_property_that_is_dropped_with_its_definition_stays_a_column(subject: Subject, tmp_path: Path) -> None:
+    n = {"type": "integer"}
+    v1 = {"type": "object", "properties": {"n": n, "a": {"$ref": "#/definitions/A"}}, "definitions": {"A": A}}
+    subject.newest("JSON", v1)
+    readers = subject.readers(tmp_path)
+    readers.schema(SUBJECT, "latest", None)
+    subject.newest("JSON", {"type": "object", "properties": {"n": n, "b": {"type": "boolean"}}})
+    assert readers.refresh()
+    expected = {"n": "bigint", "b": "boolean", "a": "struct<`x`:string>"}
+    assert ddl(readers.schema(SUBJECT, "latest", None)) == expected
+    assert ddl(followed(subject, tmp_path)[0]) == expected  # after a restart
+
+
+def test_json_definition_that_means_something_else_now_does_not_change_a_dropped_property(
+    subject: Subject, tmp_path: Path
+) -> None:
+    v1 = {"properties": {"a": {"type": "array", "items": {"$ref": "#/$defs/A"}}}, "$defs": {"A": A}}
+    subject.newest("JSON", {"type": "object", **v1})
+    followed(subject, tmp_path)
+    v2 = {"properties": {"b": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "integer"}}}
+    subject.newest("JSON", {"type": "object", **v2})
+    assert ddl(followed(subject, tmp_path)[0]) == {"b": "bigint", "a": "array<struct<`x`:string>>"}
+
+
+@pytest.mark.parametrize("add", [True, False])
+def test_json_columns_of_a_document_that_only_refers_to_a_definition_stay(
+    subject: Subject, tmp_path: Path, add: bool
+) -> None:
+    def version(**properties: str) -> dict[str, Any]:
+        order = {"type": "object", "properties": {k: {"type": v} for k, v in properties.items()}}
+        return {"$ref": "#/definitions/Order", "definitions": {"Order": {**order, "required": list(properties)}}}
+
+    subject.newest("JSON", version(a="string", b="string"))
+    followed(subject, tmp_path, add=add)
+    subject.newest("JSON", version(b="string", c="string"))
+    found, said = followed(subject, tmp_path, add=add)
+    struct = struct_of_json_schema(found.text)
+    assert {m.name: m.required for m in struct.members} == {"b": True, "a": False} | ({"c": True} if add else {})
+    assert any("no longer has a" in text for text in said), said
+
+
+def test_version_that_cannot_be_a_view_leaves_columns_as_they_are_and_is_told(subject: Subject, tmp_path: Path) -> None:
+    subject.newest("JSON", {"type": "object", "properties": {"a": {"type": "string"}}})
+    followed(subject, tmp_path)
+    for broken in ({"type": ["string", "integer"]}, {"$ref": "#/definitions/none"}, {"$ref": "https://x/y"}):
+        subject.newest("JSON", {"type": "object", "properties": {"a": {"type": "string"}, "b": broken}})
+        found, said = followed(subject, tmp_path)
+        assert ddl(found) == {"a": "string"}
+        assert any("is not followed, the columns stay as they are" in text for text in said), said
+    subject.newest("JSON", {"type": "object", "properties": {"b": {"type": "string"}}})
+    assert ddl(followed(subject, tmp_path)[0]) == {"b": "string", "a": "string"}
+
+
+def test_field_that_only_changes_its_case_leaves_columns_as_they_are(subject: Subject, tmp_path: Path) -> None:
+    subject.newest("AVRO", of(("Amount", "int")))
+    followed(subject, tmp_path)
+    subject.newest("AVRO", of(("amount", "int")))
+    found, said = followed(subject, tmp_path)
+    assert ddl(found) == {"Amount": "int"}
+    assert any("Order.Amount: there twice" in text for text in said), said
+    assert read_by(found, of(("amount", "int")), {"amount": 1}) == {"Amount": None}
+
+
+@pytest.mark.parametrize("add", [True, False])
+def test_first_version_that_cannot_be_a_view_is_not_written_down(subject: Subject, tmp_path: Path, add: bool) -> None:
+    subject.newest("JSON", {"type": "object", "properties": {"a": {"type": ["string", "integer"]}}})
+    found, _ = followed(subject, tmp_path, add=add)
+    assert unusable(found, None)
+    subject.newest("JSON", {"type": "object", "properties": {"a": {"type": "string"}}})
+    assert ddl(followed(subject, tmp_path, add=add)[0]) == {"a": "string"}
+
+
+def test_subject_that_becomes_another_kind_leaves_columns_as_they_are(subject: Subject, tmp_path: Path) -> None:
+    subject.newest("AVRO", of(("a", "int")))
+    readers = subject.readers(tmp_path)
+    readers.schema(SUBJECT, "latest", None)
+    subject.newest("JSON", {"type": "object", "properties": {"b": {"type": "string"}}})
+    assert not readers.refresh()
+    assert readers.schema(SUBJECT, "latest", None).kind == "AVRO"
+    assert any("it is JSON, not AVRO" in text for text in readers.said), readers.said
+
+
+ADDRESS = an("Address", ("city", "string"), ("kind", {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}))
+STRUCT = "struct<`city`:string,`kind`:string>"
+
+
+def test_avro_field_whose_record_type_moved_to_another_field_stays_a_column(subject: Subject, tmp_path: Path) -> None:
+    v1 = of(("id", "long"), ("home", ADDRESS), namespace="shop")
+    v2 = of(("id", "long"), ("place", ADDRESS), namespace="shop")
+    subject.newest("AVRO", v1)
+    followed(subject, tmp_path)
+    subject.newest("AVRO", v2)
+    found, said = followed(subject, tmp_path)
+    assert ddl(found) == {"id": "bigint", "place": STRUCT, "home": STRUCT}
+    assert any("no longer has home" in text for text in said), said
+    here = {"city": "Ulm", "kind": "B"}
+    assert read_by(found, v2, {"id": 2, "place": here}) == {"id": 2, "place": here, "home": None}
+    # A third version, back to the first field, and a fourth without both.
+    subject.newest("AVRO", v1)
+    assert ddl(followed(subject, tmp_path)[0]) == {"id": "bigint", "home": STRUCT, "place": STRUCT}
+    subject.newest("AVRO", of(("id", "long")))
+    assert ddl(followed(subject, tmp_path)[0]) == {"id": "bigint", "home": STRUCT, "place": STRUCT}
+
+
+def test_avro_records_of_the_older_version_are_still_read_into_the_field_that_left(
+    subject: Subject, tmp_path: Path
+) -> None:
+    kind = {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}
+    fixed = {"type": "fixed", "name": "Code", "size": 2}
+    v1 = of(("id", "long"), ("home", ["null", ADDRESS, an("Box", ("code", fixed))]), ("work", ["null", "Address"]))
+    other = an("Address", ("street", "int"), ("code", {**fixed, "size": 3}), ("kind", {**kind, "symbols": ["C"]}))
+    subject.newest("AVRO", v1)
+    followed(subject, tmp_path)
+    subject.newest("AVRO", of(("id", "long"), ("place", other, {"street": 1, "code": "abc", "kind": "C"})))
+    found, _ = followed(subject, tmp_path)
+    here = {"city": "Ulm", "kind": "B"}
+    row = read_by(found, v1, {"id": 1, "home": ("Box", {"code": b"xy"}), "work": here})
+    assert row["home"] == {"member0": None, "member1": {"code": b"xy"}}
+    assert row["work"] == here
+    assert row["place"] == {"street": 1, "code": b"abc", "kind": "C"}
+
+
+def test_avro_field_of_a_type_that_was_renamed_or_lay_in_another_document_stays(
+    subject: Subject, tmp_path: Path
+) -> None:
+    v1 = of(("id", "long"), ("home", "shop.Address"), ("old", an("Old", ("x", "int"))), ("older", "Old"))
+    subject.newest("AVRO", v1, {"address": {**ADDRESS, "namespace": "shop"}})
+    followed(subject, tmp_path)
+    subject.newest("AVRO", of(("id", "long"), ("old", an("New", ("x", "int")))))
+    found, _ = followed(subject, tmp_path)
+    assert ddl(found) == {"id": "bigint", "old": "struct<`x`:int>", "home": STRUCT, "older": "struct<`x`:int>"}
+
+
+@pytest.mark.parametrize("add", [True, False])
+def test_avro_field_that_is_dropped_is_its_default_or_null(subject: Subject, tmp_path: Path, add: bool) -> None:
+    subject.newest("AVRO", of(("id", "long"), ("with", "string", "x"), ("without", "string")))
+    followed(subject, tmp_path, add=add)
+    v2 = of(("id", "long"))
+    subject.newest("AVRO", v2)
+    found, _ = followed(subject, tmp_path, add=add)
+    assert read_by(found, v2, {"id": 1}) == {"id": 1, "with": "x", "without": None}
+
+
+def test_newer_version_of_what_a_schema_refers_to_is_a_change(subject: Subject, tmp_path: Path) -> None:
+    subject.newest("AVRO", json.dumps(of(("home", "Address"))), {"address": an("Address", ("city", "string"))})
+    readers = subject.readers(tmp_path)
+    readers.schema(SUBJECT, "latest", None)
+    grown = an("Address", ("city", "string"), ("zip", "string", ""))
+    subject.newest("AVRO", json.dumps(of(("home", "Address"))), {"address": grown})
+    assert readers.refresh()
+    assert ddl(readers.schema(SUBJECT, "latest", None)) == {"home": "struct<`city`:string,`zip`:string>"}
+
+
+def test_stream_and_backfill_write_schemas_down_at_the_same_time(subject: Subject, tmp_path: Path) -> None:
+    versions = range(1, 41)
+    for version in versions:
+        subject.pinned(version)
+
+    def run(readers: Readers) -> None:
+        for version in versions:
+            readers.schema(SUBJECT, version, None)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(run, [subject.readers(tmp_path) for _ in range(4)]))
+    assert [file.name for file in tmp_path.iterdir()] == ["readers.json"]
+    assert len(json.loads((tmp_path / "readers.json").read_text())) == len(versions)
