@@ -87,6 +87,32 @@ def test_rows_that_only_the_table_itself_refuses_are_rejected_by_the_merge(db: D
     assert (done.rows, len(done.rejected)) == (1, 1)
 
 
+@pytest.mark.parametrize("order_by", [None, "v"])
+def test_refused_row_does_not_take_the_older_ones_of_its_key_with_it(db: Database, order_by: str | None) -> None:
+    db.run(
+        "create table SCHEMA.accounts (id int primary key); insert into SCHEMA.accounts values (1);"
+        "create table SCHEMA.things (id int primary key, v int, account int references SCHEMA.accounts);"
+        "create table SCHEMA.pinned (id int references SCHEMA.things);"
+        "insert into SCHEMA.things values (5, 0, 1), (6, 0, 1); insert into SCHEMA.pinned values (5)"
+    )
+    rows = [  # key, account (77: refused), a delete
+        (1, 1, False), (1, 77, False),
+        (2, 77, False), (2, 1, False),
+        (3, 1, False), (3, 77, False), (3, 1, False), (3, 77, False), (3, 77, False),
+        (4, 77, False), (4, 77, False),
+        (5, 1, False), (5, None, True),
+        (6, None, True), (6, 77, False),
+    ]  # fmt: skip
+    told = [(key, i + 1, account, gone, at(i)) for i, (key, account, gone) in enumerate(rows)]
+    frame = db.frame(told, f"id int, v int, account int, _deleted boolean, {KAFKA}")
+    sink = db.sink(order_by=order_by)
+    done = sink.write(batch(), frame, replay=False)
+    assert db.run("select id, v from SCHEMA.things order by id") == [(1, 1), (2, 4), (3, 7), (5, 12)]
+    assert sorted(r.offset for r in done.rejected) == [1, 7, 8, 9, 10, 12, 14]
+    assert (done.rows, done.superseded) == (5, 3)
+    assert sink.write(batch(), frame, replay=True) == done
+
+
 def test_row_without_origin_that_is_refused_stops_the_batch_and_is_named(db: Database) -> None:
     frame = db.frame([(1, "fine"), (2, "nu\0l")], "id int, name string")
     with pytest.raises(SinkFailed) as raised:

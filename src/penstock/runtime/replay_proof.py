@@ -63,6 +63,13 @@ def took(pipeline: Pipeline) -> list[Took]:
     return made
 
 
+def within(batches: list[Took], entries: list[Entry]) -> bool:
+    """Whether a replayed record is in a range of these: it is then not known which of them brought it."""
+    chosen = {where for each in batches for where in each.records}
+    ranges = [r for entry in entries for r in entry.ranges] if chosen else []
+    return any((t, p) == (r.topic, r.partition) and r.start <= o < r.end for r in ranges for t, p, o in chosen)
+
+
 def home_again(batches: list[Took]) -> int:
     """Letters that are dead no more."""
     return sum(len(each.records) - len(each.died) for each in batches if each.entry is not None)

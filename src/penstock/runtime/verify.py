@@ -5,18 +5,19 @@
     3. every one of them is in the sink once, or is a dead letter once, or was dropped by a named rule or step
     4. nothing is in the sink or among the dead letters that is not in Kafka
 
-A sink whose rows carry `_kafka` is proven offset by offset; another one by the row count of each batch.
+A sink whose rows carry `_kafka` is proven offset by offset; another one by the row count of each batch. What a backfill
+brought into the same sinks is told apart by its ledger (`other_ledgers.py`), what a replay brought by its list.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from penstock.checkpoint.ledger import Entry, Ledger
+from penstock.checkpoint.ledger import Entry, Ledger, SinkCount
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import LedgerMissing, first_line
 from penstock.kafka import admin
@@ -24,8 +25,9 @@ from penstock.kafka.connection import client_config
 from penstock.kafka.consume import position, visible
 from penstock.record import KAFKA, SINK, TRANSFORM, OffsetRange
 from penstock.route.dead_letter import DeadLetters
-from penstock.runtime import build, fingerprint, recount, replay_proof
+from penstock.runtime import build, fingerprint, other_ledgers, recount, replay_proof
 from penstock.runtime.failure import translate
+from penstock.runtime.other_ledgers import Other, Shared
 from penstock.runtime.replay_proof import Took
 from penstock.runtime.report import NAMED, Finding, Partition, Report
 from penstock.sink.contract import Forgetful, Sink
@@ -59,13 +61,16 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
     _follow_on(entries, log, report)
     records = _in_kafka(pipeline, entries, report)
     dead, refused, by_batch = _in_dead_letters(build.dead_letters(pipeline), query, report)
-    replayed = replay_proof.took(pipeline) if backfill is None else []
-    held = {name: None if build.backfills(pipeline) else sink.positions(KAFKA) for name, sink in sinks.items()}
+    replayed, others = replay_proof.took(pipeline), other_ledgers.found(pipeline, backfill)
+    theirs = [entry for other in others for entry in other.entries]
+    apart = not replay_proof.within(replayed, theirs if backfill is None else [*theirs, *entries])
+    replayed = replayed if backfill is None else []
+    held = {name: sink.positions(KAFKA) if apart else None for name, sink in sinks.items()}
     report.in_flight = _in_flight(log, entries)  # after the sinks were read: the pipeline may be running
     _same_as_read(entries, records, dead, report, by_batch)
     for name, sink in sinks.items():
         own = _without_replays(sink, held[name], replayed, report)
-        _in_sink(pipeline, sink, own, entries, records, dead, refused, report)
+        _in_sink(pipeline, sink, own, entries, records, dead, refused, report, others)
     former = {name for entry in entries for name in entry.sinks} - sinks.keys()
     report.unproven += [f"sink '{name}' is in the ledger and no longer in the spec" for name in sorted(former)]
     report.records = sum(e.read for e in entries)
@@ -252,18 +257,20 @@ def _in_sink(
     dead: By,
     refused: By,
     report: Report,
+    others: Sequence[Other] = (),
 ) -> None:
-    """Steps 3 and 4 for one sink. Where there are no positions, or a backfill writes to the same table and offsets
-    stand there for two reasons, batches are counted."""
+    """Steps 3 and 4 for one sink. Where there are no positions, batches are counted; those that share offsets with a
+    batch of another ledger are judged together with it."""
     name = sink.name
-    counts = [entry.sinks[name] for entry in entries if name in entry.sinks]
+    every = [*entries, *(entry for other in others for entry in other.entries)]
+    counts = [entry.sinks[name] for entry in every if name in entry.sinks]
     if positions is None or any(count.dropped is None or count.superseded for count in counts):
         report.proof[name] = "by count"
         _by_count(name, sink, entries, report)
         return
     report.proof[name] = "by offset"
-    held = _once(positions, f"sink '{name}'", report)
     report.sinks.setdefault(name, sum(map(len, positions.values())))
+    held = _once(other_ledgers.outside(positions, others) if others else positions, f"sink '{name}'", report)
     for partition, offsets in held.items():
         _invented(partition, offsets, records, f"sink '{name}'", report)
         elsewhere = np.setdiff1d(dead.get(partition, _NOTHING), refused.get(partition, _NOTHING))
@@ -278,8 +285,33 @@ def _in_sink(
                     _named(both),
                 )
             )
+    together = other_ledgers.shared(entries, others, report.in_flight) if others else []
+    shared = {entry.batch for each in together for entry in each.own}
     for entry in entries:
-        _batch_in_sink(pipeline, name, entry, records, dead, held, report)
+        if entry.batch not in shared:
+            _batch_in_sink(pipeline, name, entry, records, dead, held, report)
+    all_held = {where: np.sort(np.array(offsets, dtype=np.int64)) for where, offsets in positions.items()}
+    for each in together:
+        _shared_in_sink(pipeline, name, each, records, dead, all_held, report)
+
+
+def _shared_in_sink(
+    pipeline: Pipeline, name: str, each: Shared, records: By, dead: By, held: By, report: Report
+) -> None:
+    """`held` has repetitions."""
+    if not each.finished:
+        text = f"sink '{name}': {each.said}, which shares offsets with a batch that is not finished"
+        report.unproven.append(text)
+        return
+    wrong = each.differs(name, held)
+    if wrong:
+        report.findings.append(wrong)
+    for entry in each.own:
+        count = entry.sinks.get(name)
+        if count is not None:
+            report.dropped[f"before {name}"] = report.dropped.get(f"before {name}", 0) + (count.dropped or 0)
+            if wrong:
+                _name_lost(pipeline, name, entry, count, records, dead, held, report)
 
 
 def _without_replays(
@@ -307,8 +339,6 @@ def _batch_in_sink(
     if count is None:
         return
     written = sum(len(_within(held, r)) for r in entry.ranges)
-    by_rule = sum(n for v in entry.views.values() for n in v.dropped.values())
-    dropped = by_rule + (count.dropped or 0)
     report.dropped[f"before {name}"] = report.dropped.get(f"before {name}", 0) + (count.dropped or 0)
     found = sum(fingerprint.of_offsets(r.topic, r.partition, _within(held, r)) for r in entry.ranges)
     if written == count.written and found == (found if count.fingerprint is None else count.fingerprint):
@@ -317,6 +347,13 @@ def _batch_in_sink(
     if written == count.written:
         text = f"sink '{name}' holds {written} records, but not those that were written to it"
     report.findings.append(Finding("sink-differs", text, entry.batch))
+    _name_lost(pipeline, name, entry, count, records, dead, held, report)
+
+
+def _name_lost(
+    pipeline: Pipeline, name: str, entry: Entry, count: SinkCount, records: By, dead: By, held: By, report: Report
+) -> None:
+    dropped = sum(n for v in entry.views.values() for n in v.dropped.values()) + (count.dropped or 0)
     # Without drops every record that is nowhere is lost; with drops the steps must say which ones should be there.
     try:
         should = recount.expected(pipeline, entry, name) if dropped else None

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.record import Batch, Known
+from penstock.record import Batch
 from penstock.sink.columns import require_columns
 from penstock.sink.contract import Incoming, Written, read_through
-from penstock.sink.delta_log import DeltaLog
 from penstock.sink.delta_maintenance import Maintenance
+from penstock.sink.delta_sink import OfDelta
 from penstock.sink.engine import condition_of, engine_errors
 from penstock.spec.types import quoted
 
@@ -31,20 +31,11 @@ _OTHER_TYPE = "DELTA_FAILED_TO_MERGE_FIELDS"
 
 
 @dataclass(frozen=True)
-class DeltaSink:
-    name: str
-    path: Path
+class DeltaSink(OfDelta):
     partition_by: tuple[str, ...] = ()
     evolve: bool = False  # columns that the rows have gained are added to the table
     maintenance: Maintenance | None = None
     guarantee: str = "exactly-once: one Delta commit per batch, identified by application id and version"
-
-    @property
-    def log(self) -> DeltaLog:
-        return DeltaLog(self.name, self.path)
-
-    def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None:
-        self.log.prepare(batch, known, accepted)
 
     def suits(self, incoming: Incoming) -> None:
         require_columns(self.name, incoming, partition_by=self.partition_by)
@@ -73,7 +64,7 @@ class DeltaSink:
             return "the table is partitioned"
         if self.evolve:
             return "the table may gain columns"
-        return self.log.other_columns(incoming.columns)
+        return self.log.needs_engine(incoming.columns)
 
     def staging(self, _batch: Batch) -> Path:
         return self.path  # a file in the table's directory is not part of the table before a commit says so
@@ -101,25 +92,9 @@ class DeltaSink:
         spark.sql(f"ALTER TABLE delta.{quoted(str(self.path))} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
         return True
 
-    def held(self, batch: Batch) -> int | None:
-        """Rows the table has of this batch, or None when it was not written."""
-        return self.log.held(batch)
-
     def table(self) -> DeltaTable | None:
         """The table as a reader that is not Spark sees it."""
         return self.log.table()
 
     def positions(self, column: str) -> dict[tuple[str, int], list[int]] | None:
         return self.log.positions(column)
-
-    def rows_by_batch(self, query: str) -> dict[int, int]:
-        return self.log.rows_by_batch(query)
-
-    def holds(self, batch: Batch) -> bool:
-        return self.held(batch) is not None
-
-    def remembered_from(self, query: str) -> int:
-        return self.log.remembered_from(query)
-
-    def sizes(self) -> list[int]:
-        return self.log.sizes()

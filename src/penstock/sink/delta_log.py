@@ -18,6 +18,7 @@ from penstock.checkpoint.files import sync_file
 from penstock.errors import SinkBusy, SinkFailed
 from penstock.record import Batch, Known
 from penstock.sink import held
+from penstock.sink.delta_demands import demands, other_columns
 from penstock.sink.engine import condition_of, refuses, said_by
 
 if TYPE_CHECKING:
@@ -96,15 +97,13 @@ class DeltaLog:
             next_command="penstock verify FILE",
         )
 
-    def other_columns(self, columns: StructType) -> str:
-        """How the table's columns differ from these, in a word for `plan`; empty when there is no table yet."""
+    def needs_engine(self, columns: StructType) -> str:
+        """Why files with these columns cannot just be added to the table, in words for `plan`: it has other columns, or
+        asks more of a writer than that. Empty when they can, or there is no table yet."""
         table = self.table()
         if table is None:
             return ""
-        there = {field["name"]: field["type"] for field in json.loads(table.schema().to_json())["fields"]}
-        new = {field["name"]: field["type"] for field in json.loads(columns.json())["fields"]}
-        differ = [name for name in {**there, **new} if _plain(there.get(name)) != _plain(new.get(name))]
-        return f"the table has other columns: {', '.join(differ)}" if differ else ""
+        return other_columns(table, columns) or demands(table)
 
     def commit(self, batch: Batch, files: Sequence[NewFile], columns: pa.Schema) -> int:
         """Add files that workers wrote to the table, in one commit like those that Spark makes. Returns their rows."""
@@ -128,6 +127,12 @@ class DeltaLog:
             if table is None:
                 self.path.mkdir(parents=True, exist_ok=True)
                 create_table_with_add_actions(str(self.path), schema, added, mode="error", commit_properties=properties)
+            elif why := demands(table):
+                raise SinkFailed(
+                    f"sink '{self.sink}' does not add batch {batch.id} to {self.path}",
+                    cause=f"the table was changed while the pipeline ran: {why}",
+                    next_command="penstock run FILE: the batch then goes through the engine",
+                )
             else:
                 table.create_write_transaction(added, "append", schema, commit_properties=properties)
         except CommitFailedError as error:
@@ -201,14 +206,6 @@ class DeltaLog:
 def _application(batch: Batch) -> str:
     # Without the sink's name: a sink may be renamed, and a table has one writer per pipeline.
     return f"penstock.{batch.pipeline}.{batch.query}"
-
-
-def _plain(type_: Any) -> Any:
-    """A type without what does not matter: whether it may be null, comments."""
-    if isinstance(type_, dict):
-        ignored = ("nullable", "metadata", "containsNull", "valueContainsNull")
-        return {key: _plain(value) for key, value in type_.items() if key not in ignored}
-    return [_plain(each) for each in type_] if isinstance(type_, list) else type_
 
 
 def _commits(table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]:

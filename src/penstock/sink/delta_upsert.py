@@ -12,15 +12,14 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from datetime import date, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import SinkBusy, SinkFailed
-from penstock.record import Batch, Known
+from penstock.record import Batch
 from penstock.sink.columns import misfit, require_columns, require_upsertable
 from penstock.sink.contract import Incoming, Written
-from penstock.sink.delta_log import DeltaLog
 from penstock.sink.delta_maintenance import Maintenance
+from penstock.sink.delta_sink import OfDelta
 from penstock.sink.engine import condition_of, configured, engine_errors, said_by
 from penstock.sink.latest import Latest, latest, merge
 from penstock.spec.types import quoted
@@ -40,9 +39,7 @@ _KEPT = {"spark.databricks.delta.merge.materializeSource": "none"}
 
 
 @dataclass(frozen=True)
-class DeltaUpsertSink:
-    name: str
-    path: Path
+class DeltaUpsertSink(OfDelta):
     key: tuple[str, ...]
     order_by: str | None = None
     partition_by: tuple[str, ...] = ()
@@ -50,19 +47,12 @@ class DeltaUpsertSink:
     maintenance: Maintenance | None = None
     guarantee: str = "exactly-once: one Delta merge per batch, identified by application id and version"
 
-    @property
-    def log(self) -> DeltaLog:
-        return DeltaLog(self.name, self.path)
-
-    def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None:
-        self.log.prepare(batch, known, accepted)
-
     def suits(self, incoming: Incoming) -> None:
         require_upsertable(self.name, incoming, self.key, self.order_by)
         require_columns(self.name, incoming, partition_by=self.partition_by)
 
     def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
-        held = self.log.held(batch) if replay else None
+        held = self.held(batch) if replay else None
         try:
             with latest(self.name, rows, self.key, self.order_by, self._narrowing) as found:
                 if held is None:
@@ -129,18 +119,6 @@ class DeltaUpsertSink:
 
     def positions(self, column: str) -> None:
         """None: the table holds the newest record of each key, not every record."""
-
-    def rows_by_batch(self, query: str) -> dict[int, int]:
-        return self.log.rows_by_batch(query)
-
-    def holds(self, batch: Batch) -> bool:
-        return self.log.held(batch) is not None
-
-    def remembered_from(self, query: str) -> int:
-        return self.log.remembered_from(query)
-
-    def sizes(self) -> list[int]:
-        return self.log.sizes()
 
 
 def _only(found: Latest) -> str:

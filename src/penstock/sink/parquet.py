@@ -32,7 +32,7 @@ from penstock.record import Batch, Known
 from penstock.sink import held
 from penstock.sink.columns import misfit, require_columns
 from penstock.sink.contract import Incoming, Written, read_through
-from penstock.sink.parquet_files import positions_in, rows_in
+from penstock.sink.parquet_files import SPARK_COLUMNS, positions_in, rows_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,6 @@ COLUMN = "batch"  # what readers that understand `name=value` directories see as
 _NAME = re.compile(rf"{COLUMN}=(\d+)-(.+)-([^-]+)")
 _HIDDEN = (".", "_")  # how names begin that readers leave out
 _ABANDONED_S = 7 * 24 * 3600  # no batch takes that long: what another query staged by then, it will never publish
-_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"  # where Spark puts the columns in a file
 
 
 @dataclass(frozen=True)
@@ -133,9 +132,13 @@ class ParquetSink:
         place = self.path / _name(batch)
         return rows_in(_files(place)) if place.is_dir() else None
 
-    def publish(self, batch: Batch, staging: Path, _new: Sequence[NewFile], _columns: pa.Schema) -> Written:
+    def publish(self, batch: Batch, staging: Path, files: Sequence[NewFile], _columns: pa.Schema) -> Written:
         staging.mkdir(parents=True, exist_ok=True)  # a batch without rows has a directory too
+        reported = {file.name for file in files}
         try:
+            for file in staging.iterdir():  # of a task that died with its file, whole or not, and was run again
+                if file.name not in reported:
+                    file.unlink()
             self._publish(staging, self.path / _name(batch))
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -193,7 +196,7 @@ class ParquetSink:
         parted = [part.partition("=")[0] for part in newest.relative_to(self.path).parts[1:-1]]
         if parted != list(self.partition_by):
             return f"they are partitioned by {', '.join(parted) or 'nothing'}"
-        written = (pq.read_metadata(newest).metadata or {}).get(_SCHEMA)
+        written = (pq.read_metadata(newest).metadata or {}).get(SPARK_COLUMNS)
         into_files = StructType([field for field in columns if field.name not in parted])
         there = StructType.fromJson(json.loads(written)) if written else into_files
         return misfit(into_files, there, evolve=self.evolve)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+SPARK_COLUMNS = (
+    b"org.apache.spark.sql.parquet.row.metadata"  # where Spark keeps the columns in a file, and looks for them
+)
+
 
 def rows_in(files: Iterable[Path]) -> int:
     """As the files themselves say."""

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 
 from penstock.errors import DeadLetterBudget
 from penstock.record import Batch
@@ -16,6 +18,7 @@ from penstock.runtime.one_pass import Files, Judge, Shortcut
 from penstock.runtime.tally import Counted
 from penstock.sink.delta import DeltaSink
 from penstock.sink.native import FileWriter
+from penstock.sink.parquet import ParquetSink
 from penstock.spec.model import Pipeline
 
 PIPELINE = Pipeline.model_validate(
@@ -57,3 +60,21 @@ def test_batch_over_the_budget_leaves_no_files_behind(tmp_path: Path) -> None:
         way.run(None, Batch("p", "q", 0), replay=False, locate=True, afford=afford)
     assert there == [3]
     assert [file.name for file in tmp_path.iterdir()] == ["of-an-earlier-batch.parquet"]
+
+
+@pytest.mark.parametrize("died", ["before it had closed its file", "before it could report its file"])
+@pytest.mark.parametrize("kind", [DeltaSink, ParquetSink])
+def test_file_of_a_task_that_died_is_not_published(
+    tmp_path: Path, kind: type[DeltaSink] | type[ParquetSink], died: str
+) -> None:
+    sink = kind("lake", tmp_path / "lake")
+    files, batch = Files(sink, COLUMNS, "{}"), Batch("p", "q-1", 0)
+    out = files.begin(batch, None, replay=False)
+    attempts = [FileWriter(out.directory, out.columns, out.layout) for _ in range(2)]
+    for attempt in attempts:
+        attempt.write(pa.RecordBatch.from_pydict({"a": [1, 2]}, schema=COLUMNS))
+    attempts[0]._flush() if "closed" in died else attempts[0].close()
+    assert files.end(batch, [vars(attempts[1].close())], 2).rows == 2
+    assert sink.held(batch) == 2
+    rows = DeltaTable(str(sink.path)).to_pyarrow_table() if kind is DeltaSink else ds.dataset(sink.path).to_table()
+    assert rows["a"].to_pylist() == [1, 2]

@@ -17,6 +17,7 @@ from penstock.checkpoint.ledger import Entry, SinkCount, TopicFact, ViewCount
 from penstock.checkpoint.log import SparkLog
 from penstock.record import OffsetRange
 from penstock.runtime import fingerprint, verify
+from penstock.runtime.other_ledgers import Other
 from penstock.runtime.report import Finding, Report
 from penstock.runtime.verify import By
 from penstock.sink.delta import DeltaSink
@@ -374,3 +375,77 @@ def test_what_was_skipped_and_then_read_after_all_is_not_skipped() -> None:
         OffsetRange("t", 0, 20, 25),
         OffsetRange("t", 0, 28, 30),
     ]
+
+
+# Ledgers of backfills beside the stream's
+
+
+def backfilled(number: int, first: int, end: int, offsets: Iterable[int]) -> Other:
+    """A backfill of partition 0 that wrote these offsets."""
+    found = np.array(sorted(offsets), dtype=np.int64)
+    count = SinkCount(len(found), 0, fingerprint.of_offsets("t", 0, found))
+    ranges = [OffsetRange("t", 0, first, end)]
+    return Other(f"backfill {number}", [replace(ENTRIES[0], query=f"b{number}", ranges=ranges, sinks={"lake": count})])
+
+
+def fingered(entry: Entry) -> Entry:
+    which = sum(
+        fingerprint.of_offsets("t", p, np.array([o for o in offsets if r.start <= o < r.end], dtype=np.int64))
+        for p, offsets in IN_SINK.items()
+        for r in entry.ranges
+        if r.partition == p
+    )
+    return replace(entry, sinks={"lake": replace(entry.sinks["lake"], fingerprint=which)})
+
+
+BEFORE = [-4, -3, -2, -1]  # what only a backfill has read
+AGAIN = sorted(o for o in IN_SINK[0] if o < 10)
+BESIDE = [backfilled(1, -4, 10, [*BEFORE, *AGAIN]), backfilled(2, 5, 10, [o for o in AGAIN if o >= 5])]
+
+
+@pytest.mark.parametrize(
+    ("gone", "more", "found"),
+    [
+        pytest.param([], [], [], id="healthy"),
+        pytest.param([7, 7, 7], [], [("sink-differs", 0, None, None, []), ("lost", 0, "t", 0, [7])], id="deleted"),
+        pytest.param([7], [], [("sink-differs", 0, None, None, [])], id="one of three deleted"),
+        pytest.param([7], [8], [("sink-differs", 0, None, None, [])], id="another one in its place"),
+        pytest.param([], [12], [("duplicate", None, "t", 0, [12])], id="twice where no backfill was"),
+        pytest.param([12], [], [("sink-differs", 1, None, None, []), ("lost", 1, "t", 0, [12])], id="deleted beyond"),
+        pytest.param([], [99], [("invented", None, "t", 0, [99])], id="not in Kafka"),
+    ],
+)
+def test_rows_that_backfills_brought_too_are_proven_together_with_theirs(
+    tmp_path: Path, gone: list[int], more: list[int], found: list[tuple[object, ...]]
+) -> None:
+    rows = [*IN_SINK[0], *(o for other in BESIDE for e in other.entries for o in written(other)), *more]
+    for offset in gone:
+        rows.remove(offset)
+    sink = table(tmp_path, {0: rows, 1: list(IN_SINK[1])})
+    report = Report("payments")
+    second = replace(ENTRIES[1], views={"t": ViewCount(8, 8, 0)})  # nothing dropped: what is lost can be named
+    entries = [fingered(ENTRIES[0]), fingered(second)]
+    kafka = without(IN_KAFKA, 15)
+    verify._in_sink(PIPELINE, sink, sink.positions("_kafka"), entries, by(kafka), by(DEAD), {}, report, BESIDE)
+    assert facts(report) == found
+    assert report.proof == {"lake": "by offset"}
+
+
+def test_batch_that_shares_offsets_with_an_unfinished_backfill_is_not_judged(tmp_path: Path) -> None:
+    class Unfinished(Other):
+        @property
+        def unfinished(self) -> list[OffsetRange]:
+            return [OffsetRange("t", 0, 0, 3)]
+
+    sink = table(tmp_path, {0: [*(o for o in IN_SINK[0] if o != 5), 1], 1: list(IN_SINK[1])})
+    report = Report("payments")
+    verify._in_sink(
+        PIPELINE, sink, sink.positions("_kafka"), ENTRIES, by(IN_KAFKA), by(DEAD), {}, report, [Unfinished("b", [])]
+    )
+    assert report.findings == []
+    assert report.unproven == ["sink 'lake': batch 0, which shares offsets with a batch that is not finished"]
+
+
+def written(other: Other) -> list[int]:
+    first = other.entries[0].ranges[0].start
+    return [*BEFORE, *AGAIN] if first < 0 else [o for o in AGAIN if o >= first]

@@ -3,7 +3,7 @@
 1. The batch is claimed in the ledger. A second attempt at it waits here for the first one, and then finds it done.
 2. Of the rows and deletes of one key the newest one counts, as `latest.py` says which that is.
 3. Deletes, then rows. When one of them is refused here (a foreign key, another unique index, a trigger), it is found by
-   halving, and rejected.
+   halving, and rejected; of what is left of its key the newest one counts, until one is taken or none is left.
 4. The ledger row is filled in. Commit.
 """
 
@@ -44,6 +44,7 @@ select {columns} from (
 """
 # Which rows and deletes count, numbered in the order of their keys.
 _WINNERS = "create temporary table penstock_winners on commit drop as "
+_NEXT_WINNERS = "insert into penstock_winners "
 _ALL_WIN = "select {seq} as seq, false as gone, false as forced, row_number() over () as n from {rows} where {reported}"
 _LATEST_WIN = """
 with every_one as ({sides}),
@@ -63,8 +64,11 @@ select seq, gone, after is not null as forced, row_number() over (order by {k}) 
 """
 _SIDE = """
 select {keys}, {value} as value, {source} as source, {time} as time, {offset} as place, {seq} as seq, {gone} as gone
-from {table} where {reported}
+from {table} where {reported} {among}
 """
+# Keys of which a row or delete was refused, and what is asked of the others of such a key.
+_AGAIN = "create temporary table penstock_again on commit drop as select {key} from {rows} where false"
+_AMONG = "and ({key}) in (select {key} from penstock_again)"
 _TOLD = "penstock_winners w join {table} told on told.{seq} = w.seq and told.{reported}"
 _INSERT = """
 insert into {target} as held ({columns})
@@ -131,31 +135,46 @@ class Merge:
             except psycopg.Error as error:
                 if not faults.is_of_row(error):
                     raise
-        last = self._choose(connection, deletes)
-        done = self._some(connection, True, 1, last) if deletes else 0
-        return done + self._some(connection, False, 1, last)
+        done, rounds, refused = 0, 0, -1
+        while len(self._refused) > refused and (self.key or not rounds):
+            refused = len(self._refused)
+            last = self._choose(connection, deletes, rounds)
+            done += self._some(connection, True, 1, last) if deletes else 0
+            done += self._some(connection, False, 1, last)
+            rounds += 1
+        return done
 
-    def _choose(self, connection: Connection, deletes: bool) -> int:
-        """Write down which rows and deletes count. Returns the last one's number."""
+    def _choose(self, connection: Connection, deletes: bool, rounds: int) -> int:
+        """Write down which rows and deletes count: of every key, then of those of which one was refused. Returns the
+        last one's number."""
+        if rounds:
+            connection.execute("truncate penstock_winners")
         if self.key:
+            among = self._filled(_AMONG) if rounds else sql.SQL("")
             keys = sql.SQL(", ").join(
                 sql.SQL("{} as {}").format(sql.Identifier(k), sql.Identifier(f"k{i}")) for i, k in enumerate(self.key)
             )
             value = sql.Identifier(self.order_by) if self.order_by else sql.SQL("null::bigint")
             tables = {"false": self.staging.rows, **({"true": self.staging.gone} if deletes else {})}
             sides = [
-                self._filled(_SIDE, keys=keys, value=value, gone=sql.SQL(gone), table=table)
+                self._filled(_SIDE, keys=keys, value=value, gone=sql.SQL(gone), table=table, among=among)
                 for gone, table in tables.items()
             ]
             k = listed([f"k{i}" for i in range(len(self.key))])
             all_sides = sql.SQL(" union all ").join(sides)
             unordered = sql.SQL("value is null" if self.order_by else "false")
-            made = self._run(connection, _WINNERS + _LATEST_WIN, sides=all_sides, k=k, unordered=unordered)
+            latest = (_NEXT_WINNERS if rounds else _WINNERS) + _LATEST_WIN
+            made = self._run(connection, latest, sides=all_sides, k=k, unordered=unordered)
         else:
             made = self._run(connection, _WINNERS + _ALL_WIN)
-        self._run(connection, "create index on {rows} ({seq})")
-        connection.execute("create index on penstock_winners (n)")
-        connection.execute("analyze penstock_winners")
+        if self.key:
+            self._run(connection, "truncate penstock_again" if rounds else _AGAIN)
+        if not rounds:
+            self._run(connection, "create index on {rows} ({seq})")
+            connection.execute("create index on penstock_winners (n)")
+            connection.execute("analyze penstock_winners")
+        elif rounds == 1:  # a key may have many that are refused, one after the other
+            self._run(connection, "create index on {rows} ({key})")
         return made.rowcount
 
     def _some(self, connection: Connection, deletes: bool, first: int, last: int) -> int:
@@ -227,6 +246,11 @@ class Merge:
             raise refused(self.sink, dict(zip(shown, values, strict=True)), self.key, why)
         topic, partition = {number: (t, p) for report in self.reports for number, t, p in report.sources}[source]
         self._refused.append(Rejected(topic, partition, offset, why))
+        if self.key:
+            which = {"told": self._told(table), "number": sql.Literal(number), "keys": listed(self.key, "told")}
+            self._run(connection, "insert into penstock_again select {keys} from {told} where w.n = {number}", **which)
+            gone = "delete from {table} using penstock_winners w where w.n = {number} and {seq} = w.seq and {reported}"
+            self._run(connection, gone, table=table, number=sql.Literal(number))
 
     def _told(self, table: sql.Identifier) -> sql.Composable:
         return self._filled(_TOLD, table=table)
