@@ -129,15 +129,26 @@ def _delta_upsert(order: Order, rows: DataFrame) -> DataStreamWriter:
     return rows.writeStream.foreachBatch(merge)
 
 
-def _postgres_upsert(order: Order, rows: DataFrame) -> DataStreamWriter:
+def create_table(order: Order) -> None:
+    """The table to upsert into: the same for every system."""
     import psycopg
 
-    url, statement = order.postgres, _UPSERT.format(table=order.table)
-    with psycopg.connect(url) as connection:
+    with psycopg.connect(order.postgres) as connection:
         connection.execute(
             f"create table {order.table} (payment_id text, account text primary key, amount numeric(12,2), "
             "currency text, status text, event_time timestamptz)"
         )
+
+
+def _postgres_upsert(order: Order, rows: DataFrame) -> DataStreamWriter:
+    """The usual way without JDBC, which cannot upsert: a connection per partition, `executemany` of an insert with
+    `on conflict`, one commit. psycopg 3 sends these in pipeline mode and prepares the statement; psycopg 2's would be
+    several times slower. A record that comes late is kept out by the statement's condition. A batch that is run again
+    is upserted again, and a batch is not visible at once: partitions commit one by one."""
+    import psycopg
+
+    url, statement = order.postgres, _UPSERT.format(table=order.table)
+    create_table(order)
 
     def write(part: Iterable[Any]) -> None:
         with psycopg.connect(url) as connection, connection.cursor() as cursor:

@@ -29,6 +29,7 @@ from penstock.runtime.tally import Counted
 from penstock.sink.contract import Incoming, Written
 from penstock.sink.kafka.exactly_once import KafkaSink
 from penstock.sink.native import FileWriter, Judged, NewFile, TakesFiles
+from penstock.sink.postgres import PostgresSink
 from penstock.spec.model import Pipeline
 from penstock.transform.contract import DECODE, TOMBSTONE
 from penstock.transform.native import Condition, condition
@@ -201,7 +202,8 @@ class Finish(Protocol):
     def end(self, batch: Batch, outcomes: list[dict[str, Any]], passed: int, /) -> Written: ...
 
     def discard(self, outcomes: list[dict[str, Any]], /) -> None:
-        """Instead of `end`, where nothing is visible yet and the batch must not become so."""
+        """Instead of `end`, where nothing is visible yet and the batch must not become so; with no outcomes, where
+        workers have failed."""
 
 
 @dataclass
@@ -264,7 +266,12 @@ class Shortcut:
         if afford is not None and not self.finish.publishes:
             afford(self._counted(self._passed(raw, Counting(), locate=locate), locate=locate))
             afford = None
-        found = self._passed(raw, self.finish.begin(batch, raw, replay=replay), locate=locate)
+        out = self.finish.begin(batch, raw, replay=replay)
+        try:
+            found = self._passed(raw, out, locate=locate)
+        except BaseException:
+            self.finish.discard([])
+            raise
         counted = self._counted(found, locate=locate)
         outcomes = [json.loads(row["outcome"]) for row in found if row["outcome"]]
         if afford is not None:
@@ -322,6 +329,9 @@ def shortcut(pipeline: Pipeline, inlets: list[Inlet], outlets: list[Outlet], inc
             return f"rule '{rule}' speaks of a field whose value only the engine can put into words"
         finish = sink.one_pass(struct, letters(pipeline, inlet))
         return finish if isinstance(finish, str) else Shortcut(inlet, judge, finish)
+    if isinstance(sink, PostgresSink):
+        loads = sink.one_pass(incoming)
+        return loads if isinstance(loads, str) else Shortcut(inlet, judge, loads)
     if not isinstance(sink, TakesFiles):
         return "its sink writes through the engine"
     if why := sink.takes_files(incoming):

@@ -114,32 +114,43 @@ leaves = st.one_of(
     st.sampled_from([Kind(name) for name in ("Timestamp", "Duration", "Struct", "Value", "ListValue", "Any", "Empty")]),
     st.sampled_from([Kind(f"{name}Value") for name in WRAPPERS]),
 )
+single_leaves = st.one_of(
+    st.sampled_from([Kind(kind) for kind in SCALARS]),
+    st.sampled_from([Kind(name) for name in ("enum", "Timestamp", "Duration", "Any")]),
+    st.sampled_from([Kind(f"{name}Value") for name in WRAPPERS]),
+)
 HOWS = {
     "proto3": ["plain", "plain", "optional", "repeated", "oneof", "map"],
     "proto2": ["optional", "required", "repeated", "oneof", "map", "group"],
 }
+SINGLE = ("plain", "optional", "required", "oneof")
 
 
 @st.composite
-def fields_of(draw: Any, syntax: str, kinds: st.SearchStrategy[Kind], most: int) -> tuple[Spec, ...]:
+def fields_of(
+    draw: Any, syntax: str, kinds: st.SearchStrategy[Kind], most: int, single: bool = False
+) -> tuple[Spec, ...]:
     names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=most, unique=True))
     number = st.one_of(st.integers(1, 40), st.sampled_from([15, 16, 2047, 2048, 18_999, 20_000, 100_001, 2**29 - 1]))
     numbers = draw(st.lists(number, min_size=len(names), max_size=len(names), unique=True))
     made = []
     for name, at in zip(names, numbers, strict=True):
-        kind, how = draw(kinds), draw(st.sampled_from(HOWS[syntax]))
+        kind, how = draw(kinds), draw(st.sampled_from([h for h in HOWS[syntax] if not single or h in SINGLE]))
         how = "optional" if how == "group" and kind.what != "message" else how
         made.append(Spec(name, at, kind, how, draw(st.sampled_from(KEYS))))
     return tuple(made)
 
 
 @st.composite
-def schemas(draw: Any, most: int = 5, syntaxes: tuple[str, ...] = ("proto3", "proto2")) -> Schema:
+def schemas(draw: Any, most: int = 5, syntaxes: tuple[str, ...] = ("proto3", "proto2"), single: bool = False) -> Schema:
+    """`single`: without arrays, maps and groups, and without JSON, which has them inside."""
     syntax = draw(st.sampled_from(syntaxes))
     kinds = st.recursive(
-        leaves, lambda inner: fields_of(syntax, inner, 3).map(lambda f: Kind("message", f)), max_leaves=4
+        single_leaves if single else leaves,
+        lambda inner: fields_of(syntax, inner, 3, single).map(lambda f: Kind("message", f)),
+        max_leaves=4,
     )
-    fields = draw(fields_of(syntax, kinds, most))
+    fields = draw(fields_of(syntax, kinds, most, single))
     return compiled(syntax, fields, draw(st.sampled_from(["", "p", "a.b"])))
 
 
@@ -354,3 +365,26 @@ def same(found: Any, expected: Any) -> bool:
     if isinstance(expected, list):
         return isinstance(found, list) and len(found) == len(expected) and all(map(same, found, expected))
     return type(found) is type(expected) and found == expected
+
+
+@st.composite
+def damaged(draw: Any, schema: Schema) -> bytes:
+    """A message with some bytes changed, cut off, doubled or put in: still close enough to get far into a parser."""
+    put, _ = draw(records(schema.fields, schema.syntax))
+    raw = bytearray(written(schema, put))
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(raw)))
+        match draw(st.sampled_from(["change", "cut", "twice", "put", "group"])):
+            case "change" if at < len(raw):
+                raw[at] = draw(st.integers(0, 255))
+            case "cut":
+                del raw[at : at + draw(st.integers(1, 4))]
+            case "twice":
+                raw += (
+                    raw[at:] if draw(st.booleans()) else written(schema, draw(records(schema.fields, schema.syntax))[0])
+                )
+            case "group":
+                raw += bytes([0x0B, *draw(st.binary(max_size=4)), 0x0C])
+            case _:
+                raw[at:at] = draw(st.binary(max_size=4))
+    return bytes(raw)

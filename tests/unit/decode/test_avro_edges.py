@@ -255,7 +255,7 @@ def test_batches_of_odd_shapes() -> None:
 
 
 def test_a_batch_too_large_for_one_page_is_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(avro, "_MOST_BYTES", 100)
+    monkeypatch.setattr(avro, "MOST_BYTES", 100)
     schema = of("string", {"type": "array", "items": "int"})
     values: list[bytes | None] = [written(schema, {"x": "x" * (i % 7), "y": [i, -i]}) for i in range(50)]
     values[33] = b"\xff"

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from protobuf_strategies import Schema, records, schemas, written
+from protobuf_strategies import damaged, schemas
 
 from penstock import record
 from penstock.decode.decoded import Decoded
@@ -58,29 +58,6 @@ def order() -> MessageSchema:
 
 def decode(schema: MessageSchema, *values: bytes | None) -> Decoded:
     return ProtobufDecoder(schema)(pa.array(values, pa.binary()))
-
-
-@st.composite
-def damaged(draw: Any, schema: Schema) -> bytes:
-    """A message with some bytes changed, cut off, doubled or put in: still close enough to get far into a parser."""
-    put, _ = draw(records(schema.fields, schema.syntax))
-    raw = bytearray(written(schema, put))
-    for _ in range(draw(st.integers(1, 3))):
-        at = draw(st.integers(0, len(raw)))
-        match draw(st.sampled_from(["change", "cut", "twice", "put", "group"])):
-            case "change" if at < len(raw):
-                raw[at] = draw(st.integers(0, 255))
-            case "cut":
-                del raw[at : at + draw(st.integers(1, 4))]
-            case "twice":
-                raw += (
-                    raw[at:] if draw(st.booleans()) else written(schema, draw(records(schema.fields, schema.syntax))[0])
-                )
-            case "group":
-                raw += bytes([0x0B, *draw(st.binary(max_size=4)), 0x0C])
-            case _:
-                raw[at:at] = draw(st.binary(max_size=4))
-    return bytes(raw)
 
 
 @patient

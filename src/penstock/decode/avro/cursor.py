@@ -9,46 +9,17 @@ on behalf of a lost record is harmless and its neighbours need not stop.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock import record
+from penstock.decode.page import Numbers, Page, long_varints
 from penstock.record import Failure, shortened
 
-Numbers = npt.NDArray[Any]
 Reason = str | Callable[[int], str]
 """The text, or a function from a position of the cursor to the text."""
 
-_FRONT = 16  # a decimal is read as the 16 bytes before its end
-_BACK = 64  # zeros for lost records, and so that 8 bytes can be read at every position
 _U64 = np.uint64
-
-
-class Page:
-    """The values of a batch, and which of them failed."""
-
-    def __init__(self, payload: Numbers, offsets: Numbers) -> None:
-        size = len(payload)
-        self.data: Numbers = np.empty(_FRONT + size + _BACK, np.uint8)
-        self.data[:_FRONT] = 0
-        self.data[_FRONT : _FRONT + size] = payload
-        self.data[_FRONT + size :] = 0
-        self.words: Numbers = np.ndarray((len(self.data) - 7,), "<u8", self.data, strides=(1,))  # 8 bytes at any byte
-        self.starts: Numbers = offsets[:-1].astype(np.int64) + _FRONT
-        self.ends: Numbers = offsets[1:].astype(np.int64) + _FRONT
-        self.zeros = _FRONT + size + 1  # where no record is, not even the end of one
-        self.zeros_end = len(self.data) - 8
-        self.failures: dict[int, Failure] = {}
-        self._raw: bytes | None = None
-
-    @property
-    def raw(self) -> bytes:
-        """The page for loops in Python, which index bytes faster than an array. Copied when first asked for."""
-        if self._raw is None:
-            self._raw = self.data.tobytes()
-        return self._raw
 
 
 class Cursor:
@@ -137,7 +108,7 @@ class Cursor:
         raw: Numbers = self.page.data[pos]
         long = False
         if (raw > 0x7F).any():
-            raw, after = self._long_varint(pos)
+            raw, after = long_varints(self.page, pos)
             long = True
         else:
             raw, after = raw.astype(np.int64), pos + 1
@@ -150,25 +121,6 @@ class Cursor:
             raw = raw.view(_U64)
             return (raw >> _U64(1)).view(np.int64) ^ -(raw & _U64(1)).view(np.int64)
         return (raw >> 1) ^ -(raw & 1)
-
-    def _long_varint(self, pos: Numbers) -> tuple[Numbers, Numbers]:
-        """Numbers of several bytes, and where they end. One that never ends, ends behind every record."""
-        word = self.page.words[pos]
-        stop = ~word & _U64(0x8080808080808080)
-        last = stop & (~stop + _U64(1))  # the highest bit of the last byte
-        size = ((last >> _U64(7)) * _U64(0x0001020304050607) >> _U64(56)).view(np.int64) + 1  # 2**(8k) -> k + 1
-        value = _seven_bits(word & (last | (last - _U64(1))))
-        endless = stop == 0
-        if endless.any():
-            where = np.flatnonzero(endless)
-            ninth = self.page.data[np.minimum(pos[where] + 8, self.page.zeros_end)].astype(_U64)
-            tenth = self.page.data[np.minimum(pos[where] + 9, self.page.zeros_end)].astype(_U64)
-            two = ninth > 0x7F
-            high = (ninth & _U64(0x7F)) << _U64(56) | np.where(two, tenth, _U64(0)) << _U64(63)
-            value[where] = _seven_bits(word[where]) | high
-            # The tenth byte holds the 64th bit and nothing else.
-            size[where] = np.where(two & (tenth > 1), 2**32, np.where(two, 10, 9))
-        return value.view(np.int64), pos + size
 
     def _bad_varint(self, i: int) -> str:
         found = bytes(self.page.data[self.pos[i] : min(self.pos[i] + 10, self.end[i])])
@@ -192,11 +144,3 @@ class Cursor:
         begun = self.pos
         self.pos = begun + sizes
         return begun, sizes
-
-
-def _seven_bits(word: Numbers) -> Numbers:
-    """The low seven bits of each byte, put together."""
-    word = word & _U64(0x7F7F7F7F7F7F7F7F)
-    word = (word & _U64(0x007F007F007F007F)) | (word & _U64(0x7F007F007F007F00)) >> _U64(1)
-    word = (word & _U64(0x00003FFF00003FFF)) | (word & _U64(0x3FFF00003FFF0000)) >> _U64(2)
-    return (word & _U64(0x000000000FFFFFFF)) | (word & _U64(0x0FFFFFFF00000000)) >> _U64(4)

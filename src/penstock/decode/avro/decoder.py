@@ -26,12 +26,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import record
-from penstock.decode.avro.cursor import Cursor, Numbers, Page
+from penstock.decode.avro.cursor import Cursor
 from penstock.decode.avro.nested import blanked, places_of, scattered
 from penstock.decode.avro.resolve import Incompatible, check_defaults, resolve
 from penstock.decode.avro.scalars import Reader
 from penstock.decode.columns import arrow_type
 from penstock.decode.decoded import NULL, Decoded, empty
+from penstock.decode.page import MOST_BYTES, Numbers, Page, page_of
 from penstock.decode.wire import HEADER, no_header
 from penstock.kafka.schema import Lookup, RegisteredSchema, why_unknown
 from penstock.record import Failure, shortened
@@ -41,8 +42,6 @@ from penstock.schema.avro.view import view_of
 from penstock.spec.types import Struct
 
 __all__ = ["AvroDecoder", "AvroSchemaMistake", "struct_of"]
-
-_MOST_BYTES = 2**30  # of one page: Arrow's views into it have 31 bits
 
 Text = str | RegisteredSchema
 """A schema: its text, or as a registry holds it when it refers to others."""
@@ -79,7 +78,7 @@ class AvroDecoder:
         self._raw_plan = resolve(self._reader, self._reader) if lookup is None else None
 
     def __call__(self, values: pa.Array) -> Decoded:
-        if values.nbytes > _MOST_BYTES and len(values) > 1:
+        if values.nbytes > MOST_BYTES and len(values) > 1:
             return self._in_halves(values)
         page, usable = _page_of(values)
         if self._lookup is None:
@@ -170,12 +169,7 @@ def _page_of(values: pa.Array) -> tuple[Page, Numbers]:
     """The values as one page, and which of them have any bytes."""
     if values.type != pa.binary():
         values = values.cast(pa.binary())
-    size = len(values)
-    _, places, payload = values.buffers()
-    offsets = np.frombuffer(places, np.int32, size + 1, values.offset * 4) if size else np.zeros(1, np.int32)
-    first, last = int(offsets[0]), int(offsets[-1])
-    raw = np.frombuffer(payload, np.uint8, last - first, first) if last > first else np.empty(0, np.uint8)
-    page = Page(raw, offsets - first)
+    page = page_of(values)
     usable = page.ends > page.starts
     if values.null_count:
         null = values.is_null().to_numpy(zero_copy_only=False)

@@ -19,12 +19,13 @@ import pyarrow as pa
 
 from penstock import record
 from penstock.decode.avro import scalars
-from penstock.decode.avro.cursor import Cursor, Page
+from penstock.decode.avro.cursor import Cursor
 from penstock.decode.avro.items import array, mapping
 from penstock.decode.avro.nested import member, struct, union
 from penstock.decode.avro.scalars import Reader
 from penstock.decode.avro.walk import Walk, entry_walk, walk_of
 from penstock.decode.columns import arrow_type
+from penstock.decode.page import Page
 from penstock.schema.avro.default import encoded
 from penstock.schema.avro.model import (
     NO_DEFAULT,

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock import record
-from penstock.decode.avro.cursor import Cursor, Numbers, Page
+from penstock.decode.avro.cursor import Cursor
+from penstock.decode.page import Numbers, Page, bad_byte, not_text, views
 from penstock.record import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND
 from penstock.schema.avro.model import Enum, Fixed, Logical, Primitive
 
@@ -133,46 +133,24 @@ def text(path: str, spans: Spans) -> Reader:
 
 
 def binary(spans: Spans) -> Reader:
-    return lambda at: _views(at.page, *spans(at)).cast(pa.binary())
-
-
-def _views(page: Page, starts: Numbers, sizes: Numbers) -> pa.Array:
-    """Arrow's views into the page: short ones hold their bytes, others point at them. A cast copies the bytes out."""
-    views: Numbers = np.empty((len(starts), 2), _U64)
-    views[:, 0] = sizes.astype(_U64) | page.words[starts] << _U64(32)
-    views[:, 1] = np.where(
-        sizes <= 12, page.words[np.minimum(starts + 4, page.zeros_end)], starts.astype(_U64) << _U64(32)
-    )
-    buffers = [None, pa.py_buffer(views), pa.py_buffer(page.data)]
-    return pa.Array.from_buffers(pa.binary_view(), len(starts), buffers)
+    return lambda at: views(at.page, *spans(at)).cast(pa.binary())
 
 
 def text_column(at: Cursor, path: str, starts: Numbers, sizes: Numbers) -> pa.Array:
-    views = _views(at.page, starts, sizes)
+    found = views(at.page, starts, sizes)
     try:
-        return views.cast(pa.string())
+        return found.cast(pa.string())
     except pa.ArrowInvalid:
-        column = views.cast(pa.binary())
-        unchecked = pa.Array.from_buffers(pa.string(), len(column), column.buffers())
-    wrong = ~pc.string_is_ascii(unchecked).to_numpy(zero_copy_only=False)
-    for i in np.flatnonzero(wrong).tolist():
-        wrong[i] = _bad_byte(column[i].as_py()) is not None
+        column = found.cast(pa.binary())
+    wrong = not_text(column)
 
     def reason(i: int) -> str:
         raw = column[i].as_py()
-        position = _bad_byte(raw) or 0
+        position = bad_byte(raw) or 0
         return f"invalid UTF-8: byte 0x{raw[position]:02x} at position {position} of the text"
 
     at.fail(wrong, path, record.MALFORMED, reason)
-    return _views(at.page, starts, np.where(wrong, 0, sizes)).cast(pa.string())
-
-
-def _bad_byte(value: bytes) -> int | None:
-    try:
-        value.decode()
-    except UnicodeDecodeError as error:
-        return error.start
-    return None
+    return views(at.page, starts, np.where(wrong, 0, sizes)).cast(pa.string())
 
 
 def enumeration(path: str, writer: Enum, reader: Enum) -> Reader:

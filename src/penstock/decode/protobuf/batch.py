@@ -71,13 +71,19 @@ class Batch:
         Raises where ptars gives up on the batch, which says nothing about any record of it.
         """
         plain = self._handler.array_to_record_batch(pa.array(bundles, pa.binary())).column(RECORDS).flatten()
+        # By name: ptars orders fields by number.
+        columns, bad = self.meant([plain.field(f"f{i}") for i in range(len(self._converts))])
+        return columns, [] if bad is None else np.flatnonzero(bad).tolist()
+
+    def meant(self, plain: list[pa.Array]) -> tuple[list[pa.Array], Bad]:
+        """What columns of the plain schema mean."""
         columns: list[pa.Array] = []
         bad: Bad = None
-        for i, convert in enumerate(self._converts):
-            converted, found = convert(plain.field(f"f{i}"))  # by name: ptars orders fields by number
+        for convert, column in zip(self._converts, plain, strict=True):
+            converted, found = convert(column)
             columns.append(converted)
             bad = _either(bad, found)
-        return columns, [] if bad is None else np.flatnonzero(bad).tolist()
+        return columns, bad
 
 
 class _Plainly:

@@ -5,11 +5,13 @@ The path of a batch:
 1. With a registry, the header of each record names the schema and the message it was written with. It must be known to
    the registry, be the message that is read here, and differ from it only in ways that lose nothing
    (`protobuf.evolution`). Without a registry every value is a message, also the empty one: all its fields are absent.
-2. protobuf's own runtime parses the records with the reader's schema and writes them again, many in one call
+2. Records that are as serializers write them, of messages without arrays and maps, are read side by side by numpy
+   (`protobuf.flat`): nearly all that there are.
+3. The others are parsed with the reader's schema by protobuf's own runtime and written again, many in one call
    (`protobuf.bundle`), one by one where that fails; a record it refuses has failed.
-3. ptars turns what was written into columns, all records at once (`protobuf.batch`); where it cannot, they are read
-   record by record (`protobuf.rows`). Both give the same.
-4. Records that hold a value no column can hold, such as a time after the year 9999, have failed too.
+4. ptars turns what was written into columns, all records at once (`protobuf.batch`); where it cannot, they are read
+   record by record (`protobuf.rows`). All ways give the same.
+5. Records that hold a value no column can hold, such as a time after the year 9999, have failed too.
 """
 
 from __future__ import annotations
@@ -24,9 +26,12 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from penstock import record
 from penstock.decode.decoded import NULL, Decoded
+from penstock.decode.page import MOST_BYTES, Numbers, Page, page_of
 from penstock.decode.protobuf.batch import Batch, suits
 from penstock.decode.protobuf.bundle import Bundle, bundled
 from penstock.decode.protobuf.evolution import conflict
+from penstock.decode.protobuf.flat import Flat
+from penstock.decode.protobuf.flat import suits as is_flat
 from penstock.decode.protobuf.header import Header, headers
 from penstock.decode.protobuf.rows import Rows
 from penstock.kafka.schema import Lookup, RegisteredSchema, why_unknown
@@ -35,6 +40,8 @@ from penstock.schema.protobuf.message import MessageSchema, SchemaMistake, files
 from penstock.schema.protobuf.shape import shape_of
 
 BUNDLED_BYTES = 1_000_000  # what is parsed at once: it takes many times as much memory
+_FEW = 500  # records that say nothing about those to come
+_PAUSE = 100  # batches
 
 
 class Reader:
@@ -45,9 +52,28 @@ class Reader:
         self.rows = Rows(descriptor, shape)
         self._bundle = Bundle(descriptor)
         self._batch = Batch(shape) if suits(shape) else None
+        self._flat = Flat(shape) if self._batch is not None and is_flat(shape) else None
+        self._without_flat = 0  # batches for which it is not tried: it did not pay
 
-    def read(self, bodies: list[bytes]) -> tuple[list[pa.Array], Any, dict[int, Failure]]:
+    def read(self, page: Page, starts: Numbers, ends: Numbers) -> tuple[list[pa.Array], Any, dict[int, Failure]]:
         """Columns of the records that could be read; the position in them of each record, or -1; and the failures."""
+        self._without_flat = max(0, self._without_flat - 1)
+        if self._flat is None or self._batch is None or self._without_flat or len(page.data) > MOST_BYTES:
+            return self._parsed(_bodies(page, starts, ends))
+        plain, odd = self._flat(page, starts, ends)
+        columns, bad = self._batch.meant(plain)
+        others = np.flatnonzero(odd if bad is None else odd | bad)
+        position = np.arange(len(starts))
+        if not len(others):
+            return columns, position, {}
+        if len(others) > max(_FEW, len(starts) // 2):
+            self._without_flat = _PAUSE
+        parsed, places, refused = self._parsed(_bodies(page, starts[others], ends[others]))
+        columns = [pa.concat_arrays(pair) for pair in zip(columns, parsed, strict=True)]
+        position[others] = np.where(places < 0, -1, places + len(starts))
+        return columns, position, {int(others[i]): failure for i, failure in refused.items()}
+
+    def _parsed(self, bodies: list[bytes]) -> tuple[list[pa.Array], Any, dict[int, Failure]]:
         bundles: list[bytes] = []
         failures: dict[int, Failure] = {}
         together = max(1, BUNDLED_BYTES * len(bodies) // (sum(map(len, bodies)) + 1))
@@ -116,43 +142,42 @@ class ProtobufDecoder:
         if values.null_count:
             failures = dict.fromkeys(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist(), NULL)
         schema_ids = None
+        page = page_of(values)
         if self._lookup is None:
             rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
-            bodies = values.to_pylist() if len(rows) == len(values) else values.take(pa.array(rows)).to_pylist()
+            starts = page.starts[rows]
         else:
-            rows, bodies, schema_ids = self._without_headers(values, failures)
-        columns, position, refused = self._reader.read(bodies)
+            rows, lengths, schema_ids = self._without_headers(values, page, failures)
+            starts = page.starts[rows] + lengths
+        columns, position, refused = self._reader.read(page, starts, page.ends[rows])
         failures.update({int(rows[i]): failure for i, failure in refused.items()})
         if failures:
             where = np.full(len(values), -1)
             where[rows] = position
             picks = pa.array(where, mask=where < 0)
             columns = [column.take(picks) for column in columns]
-        elif len(rows) and (np.diff(rows) < 0).any():
-            columns = [column.take(pa.array(np.argsort(rows))) for column in columns]
+        elif (position != np.arange(len(position))).any():
+            columns = [column.take(pa.array(position)) for column in columns]
         return Decoded(columns, failures, schema_ids)
 
-    def _without_headers(self, values: pa.Array, failures: dict[int, Failure]) -> tuple[Any, list[bytes], pa.Array]:
-        """The rows that can be read, their messages, and the schema ids of all rows. The others go to `failures`."""
+    def _without_headers(
+        self, values: pa.Array, page: Page, failures: dict[int, Failure]
+    ) -> tuple[Numbers, Numbers, pa.Array]:
+        """The rows that can be read, how long their headers are, and the schema ids of all rows. The other rows go to
+        `failures`."""
         ids, known = np.zeros(len(values), np.int32), np.zeros(len(values), bool)
-        by_length: dict[int, list[Any]] = {}
+        lengths = np.full(len(values), -1)
         looked_up: dict[int, RegisteredSchema | None] = {}
-        for header, rows in headers(values):
+        for header, rows in headers(values, page):
             if header.schema_id is not None:
                 ids[rows], known[rows] = header.schema_id, True
             failure = header.failure or self._refused(header, looked_up)
             if failure is None:
-                by_length.setdefault(header.length, []).append(rows)
+                lengths[rows] = header.length
             else:
                 failures.update(dict.fromkeys(rows.tolist(), failure))
-        bodies: list[bytes] = []
-        order: list[Any] = [np.array([], np.int64)]
-        for length, parts in by_length.items():
-            rows = np.sort(np.concatenate(parts))
-            picked = values if len(rows) == len(values) else values.take(pa.array(rows))
-            bodies += [value[length:] for value in picked.to_pylist()]
-            order.append(rows)
-        return np.concatenate(order), bodies, pa.array(ids, mask=~known)
+        readable = np.flatnonzero(lengths >= 0)
+        return readable, lengths[readable], pa.array(ids, mask=~known)
 
     def _refused(self, header: Header, looked_up: dict[int, RegisteredSchema | None]) -> Failure | None:
         """Why records with this header are not read. An id the registry does not know is asked for again next time."""
@@ -168,6 +193,11 @@ class ProtobufDecoder:
             return None
         kind = record.MALFORMED if isinstance(mistake, NoSuchMessage) else record.INCOMPATIBLE_SCHEMA
         return Failure(kind, shortened(f"schema {schema_id}: {mistake}"))
+
+
+def _bodies(page: Page, starts: Numbers, ends: Numbers) -> list[bytes]:
+    raw = page.raw
+    return [raw[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
 class NoSuchMessage(SchemaMistake):

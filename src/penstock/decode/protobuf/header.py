@@ -21,9 +21,11 @@ import pyarrow.compute as pc
 
 from penstock import record
 from penstock.decode.decoded import empty
+from penstock.decode.page import Page
 from penstock.record import Failure
 
 SHORTEST = 6
+_BEGINNING = np.uint64(256**SHORTEST - 1)  # of eight bytes
 MOST_INDEXES = 64  # protoc nests messages at most 32 deep; a count beyond this is not one
 
 
@@ -37,8 +39,10 @@ class Header:
     failure: Failure | None = None
 
 
-def headers(values: pa.Array) -> Iterable[tuple[Header, Any]]:
-    """The different headers of a batch with the rows (numpy) that have them. Null values have none."""
+def headers(values: pa.Array, page: Page) -> Iterable[tuple[Header, Any]]:
+    """The different headers of a batch with the rows (numpy) that have them. Null values have none. `page`: of them."""
+    if alike := _only_one(values, page):
+        return [(alike, np.arange(len(values)))]
     rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
     found: dict[Header, list[Any]] = {}
     length = SHORTEST
@@ -52,6 +56,17 @@ def headers(values: pa.Array) -> Iterable[tuple[Header, Any]]:
         rows = rows[np.array(longer)[codes] > 0]
         length = min((n for n in longer if n), default=length)
     return [(header, np.concatenate(parts)) for header, parts in found.items()]
+
+
+def _only_one(values: pa.Array, page: Page) -> Header | None:
+    """The header that all values of a batch have, as nearly always; None where that cannot be told at a glance."""
+    if not len(values) or values.null_count or (page.ends - page.starts < SHORTEST).any():
+        return None
+    starts = page.words[page.starts] & _BEGINNING
+    if (starts != starts[0]).any():
+        return None
+    header = parse(int(starts[0]).to_bytes(8, "little")[:SHORTEST], whole=False)
+    return header if isinstance(header, Header) else None
 
 
 def _rows(values: pa.Array, rows: Any) -> pa.Array:

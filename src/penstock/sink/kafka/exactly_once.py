@@ -292,4 +292,4 @@ class OnePassKafka:
         return self.sink.ended(batch, outcomes, posts=self.posts)
 
     def discard(self, _outcomes: list[dict[str, Any]]) -> None:
-        """Never called: what workers have committed stays."""
+        """What workers have committed stays."""

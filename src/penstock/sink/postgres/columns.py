@@ -84,6 +84,18 @@ class Plan:
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
 
+    def taken(self) -> tuple[tuple[str, bool], ...] | None:
+        """Which columns of the view, or else (true) of `_kafka`, are written as they are; None where one is not."""
+        found: list[tuple[str, bool]] = []
+        for column in self.columns:
+            if column.made_by == quoted(column.name):
+                found.append((column.name, False))
+            elif column.name in ORIGIN and column.made_by == _origin(column.name):
+                found.append((column.name.removeprefix(f"{KAFKA}_"), True))
+            else:
+                return None
+        return tuple(found)
+
     def projection(self) -> list[str]:
         """What the workers get: written columns by number, then where a row comes from, then whether it is a delete."""
         made = [f"{column.made_by} as c{i}" for i, column in enumerate(self.columns)]
@@ -107,7 +119,7 @@ def plan(
         wanted.append(DELETED)  # without a key nothing can be deleted: the table keeps what was said
     made = [_column(name, fields, table, key) for name in wanted]
     if placed and not ORIGIN.keys() & set(wanted) and (table is None or table.keys() >= ORIGIN.keys()):
-        made += [Column(name, kind, f"{KAFKA}.{name.removeprefix(KAFKA + '_')}") for name, kind in ORIGIN.items()]
+        made += [Column(name, kind, _origin(name)) for name, kind in ORIGIN.items()]
     found = Plan(tuple(made), placed, deletes)
     for role, name in (*(("`key`", k) for k in key), *([("`order_by`", order_by)] if order_by else [])):
         if name not in found.names:
@@ -121,6 +133,10 @@ def plan(
                 f"add '{name}' to the view, or give the column a default",
             )
     return found
+
+
+def _origin(name: str) -> str:
+    return f"{KAFKA}.{name.removeprefix(KAFKA + '_')}"
 
 
 def _column(

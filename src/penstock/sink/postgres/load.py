@@ -64,14 +64,17 @@ class Load:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         forget_archives()
+        yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(self.loaded(batches)))]})
+
+    def loaded(self, batches: Iterable[pa.RecordBatch]) -> Report:
         report = Report()
         try:
             self._load(batches, report)
         except psycopg.Error as error:
-            report = Report(error=_told(translated(self.sink, self.address, "load rows into a staging table", error)))
-        except errors.PenstockError as error:
-            report = Report(error=_told(error))
-        yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
+            return Report(error=_told(translated(self.sink, self.address, "load rows into a staging table", error)))
+        except errors.SinkFailed as error:
+            return Report(error=_told(error))
+        return report
 
     def _load(self, batches: Iterable[pa.RecordBatch], report: Report) -> None:
         from pyspark import TaskContext

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
-import psycopg
 from psycopg import sql
 
 from penstock.errors import NotWritable, SpecInvalid
@@ -24,12 +24,13 @@ from penstock.record import KAFKA, Batch, Known
 from penstock.sink.contract import Incoming, Written, read_through
 from penstock.sink.held import require_complete, require_own
 from penstock.sink.postgres import target as tables
+from penstock.sink.postgres.attempt import Attempt
 from penstock.sink.postgres.columns import ORIGIN, Plan, Unsuitable, plan
-from penstock.sink.postgres.connection import Address, Connection, connected, retried
+from penstock.sink.postgres.connection import Address, Connection, connected
 from penstock.sink.postgres.ledger import SinkLedger
-from penstock.sink.postgres.load import RESULT, Load, Report
-from penstock.sink.postgres.merge import Merge
+from penstock.sink.postgres.load import RESULT
 from penstock.sink.postgres.names import Staging, TableName, listed
+from penstock.sink.postgres.one_pass import OnePassPostgres
 from penstock.sink.postgres.target import Target
 
 if TYPE_CHECKING:
@@ -68,46 +69,55 @@ class PostgresSink:
             self._plan(incoming.columns, tables.find(connection, self._table))
 
     def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
-        with self._connected(f"write batch {batch.id}") as connection, self._suitable():
-            target = tables.find(connection, self._table)
-            ledger = self._ledger(connection, target)
-            # 1. has it been written?
-            held = ledger.find(connection, batch) if replay else None
-            if held is not None:
+        with ExitStack() as stack:
+            attempt = self._begin(rows.schema, batch, stack, replay)
+            if isinstance(attempt, Written):
                 read_through(rows)
-                return held
-            # 2. staging
-            if target is None:
-                schema = ledger.schema
-                made = self._plan(rows.schema, None)
-                tables.create(connection, TableName(schema, self._table.table), made, self.key)
-                target = tables.find(connection, TableName(schema, self._table.table))
-                assert target is not None
-            ledger.create(connection)
-            writing = self._plan(rows.schema, target)
-            tables.drop_stale(connection, ledger.schema, Staging.prefix(batch.pipeline, self.name))
-            staging = Staging.new(ledger.schema, batch.pipeline, self.name)
-            try:
-                told = [*self.key, *([self.order_by] if self.order_by else [])]
-                tables.stage(connection, target, staging, writing, told)
-                # 3. load
-                reports = self._load(rows, staging, writing)
-                # 4. merge
-                merge = Merge(
-                    self.name,
-                    ledger,
-                    batch,
-                    target.name.quoted(),
-                    staging,
-                    writing.names,
-                    self.key,
-                    self.order_by,
-                    reports,
-                )
-                return retried(lambda: merge.run(connection))
-            finally:
-                with suppress(psycopg.Error):  # the next attempt drops it
-                    tables.drop(connection, staging)
+                return attempt
+            # 3. load
+            told = rows.selectExpr(*attempt.plan.projection()).mapInArrow(attempt.load(), RESULT).collect()
+            # 4. merge
+            return attempt.merged([json.loads(row["report"]) for row in told])
+
+    def one_pass(self, incoming: Incoming) -> OnePassPostgres | str:
+        """The short way, or why such rows cannot take it."""
+        with self._connected("look at its table") as connection, self._suitable(incoming.view):
+            if self._plan(incoming.columns, tables.find(connection, self._table)).taken() is None:
+                return "the engine makes columns for PostgreSQL of what its rows hold"
+        return OnePassPostgres(self.name, partial(self._begin, incoming.columns))
+
+    def _begin(self, columns: StructType, batch: Batch, stack: ExitStack, replay: bool) -> Attempt | Written:
+        """Steps 1 and 2. Connection and staging tables are let go of when the stack is closed."""
+        connection = stack.enter_context(self._connected(f"write batch {batch.id}"))
+        stack.enter_context(self._suitable())
+        target = tables.find(connection, self._table)
+        ledger = self._ledger(connection, target)
+        # 1. has it been written?
+        held = ledger.find(connection, batch) if replay else None
+        if held is not None:
+            return held
+        # 2. staging
+        if target is None:
+            name = TableName(ledger.schema, self._table.table)
+            tables.create(connection, name, self._plan(columns, None), self.key)
+            target = tables.find(connection, name)
+            assert target is not None
+        ledger.create(connection)
+        attempt = Attempt(
+            self.name,
+            self._address,
+            connection,
+            ledger,
+            batch,
+            target,
+            self._plan(columns, target),
+            self.key,
+            self.order_by,
+            Staging.new(ledger.schema, batch.pipeline, self.name),
+        )
+        attempt.stage()
+        stack.callback(attempt.close)
+        return attempt
 
     def positions(self, column: str) -> dict[tuple[str, int], list[int]] | None:
         """Of appended rows only: a row that was replaced or deleted has left no position behind."""
@@ -133,23 +143,6 @@ class PostgresSink:
 
     def holds(self, batch: Batch) -> bool:
         return batch.id in self.rows_by_batch(batch.query)
-
-    def _load(self, rows: DataFrame, staging: Staging, writing: Plan) -> list[Report]:
-        load = Load(
-            self.name,
-            self._address,
-            staging,
-            tuple(writing.names),
-            self.key,
-            self.order_by,
-            writing.placed,
-            writing.deletes,
-        )
-        told = rows.selectExpr(*writing.projection()).mapInArrow(load, RESULT).collect()
-        reports = [Report(**json.loads(row["report"])) for row in told]
-        for report in reports:
-            report.raise_error()
-        return reports
 
     def _plan(self, columns: StructType, target: Target | None) -> Plan:
         if target is not None:
