@@ -43,7 +43,8 @@
     │   └── SinkFailed             sink-failed
     └── Defect                     exit 70  a bug in Penstock itself
 
-Exit status 1 is kept for a command that worked and found something: `verify` that is not complete.
+Exit status 1 is kept for a command that worked and found something: `verify` that is not complete, `test` with
+cases that failed.
 
 An error is four things: what happened, the cause, the next command, and a stable code that scripts and tests
 match on. `retryable` says whether the same call can succeed later without anybody changing anything.

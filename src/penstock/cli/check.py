@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def check(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Specs to check.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Specs, and files of tests, to check.")],
     as_json: AsJson = False,
 ) -> None:
     """Report every mistake in the given specs, with its line and what is allowed.
@@ -26,9 +26,10 @@ def check(
     Also checks the schema files they name. Starts no Java and connects to nothing. Exits 2 when there are
     mistakes.
     """
+    from penstock.spec.case_load import is_test_file
     from penstock.spec.load import read
 
-    results = [_with_schema_files(file, *read(file)) for file in files]
+    results = [_tests(file) if is_test_file(file) else _with_schema_files(file, *read(file)) for file in files]
     mistakes = [mistake for _, _, found in results for mistake in found]
     errors = sum(mistake.level == "error" for mistake in mistakes)
     data = {
@@ -50,6 +51,21 @@ def check(
     output.emit(data, as_json, human)
     if errors:
         raise typer.Exit(2)
+
+
+def _tests(file: Path) -> tuple[Path, Pipeline | None, list[Mistake]]:
+    """A file of tests (`penstock test`): its own mistakes, and those of its spec."""
+    from penstock.errors import SpecInvalid, SpecUnreadable
+    from penstock.spec.case_load import read_tests
+    from penstock.spec.mistake import Mistake
+
+    try:
+        return file, read_tests(file).pipeline, []
+    except SpecUnreadable as error:
+        return file, None, [Mistake(str(file), 1, 1, "", error.code, f"the file cannot be read: {error.cause}")]
+    except SpecInvalid as error:
+        found: Any = error.facts["mistakes"]
+        return file, None, [Mistake(**each) for each in found]
 
 
 def _with_schema_files(

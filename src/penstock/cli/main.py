@@ -43,6 +43,7 @@ def options(
 _COMMANDS = (
     "check",
     "schema",
+    "test",
     "plan",
     "apply",
     "topics",

@@ -90,10 +90,13 @@ def transform(pipeline: Pipeline) -> Transform:
     return Transform(tuple(pipeline.transform), pipeline.base)
 
 
-def readers(pipeline: Pipeline) -> Readers:
+def readers(
+    pipeline: Pipeline, registry: Callable[[], SchemaRegistry] | None = None, kept: Path | None = None
+) -> Readers:
+    """`registry` and `kept`: asked, and written to, instead of the spec's registry and the pipeline's home."""
     kinds = [kind for sink in pipeline.sinks.values() for kind in (sink.delta, sink.parquet, sink.iceberg) if kind]
     add = any(kind.evolve is not None for kind in kinds)
-    return Readers(_registry(pipeline), home(pipeline).schemas, add=add)
+    return Readers(registry or _registry(pipeline), kept or home(pipeline).schemas, add=add)
 
 
 def inlets(pipeline: Pipeline, following: Readers | None = None) -> list[Inlet]:

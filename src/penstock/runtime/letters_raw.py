@@ -1,11 +1,10 @@
-"""Dead letters as raw records again, in the form in which Kafka's source gives them."""
+"""Records that are not read from Kafka, such as dead letters, in the form in which Kafka's source gives them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.route.dead_letter import DeadLetter
 from penstock.runtime.assemble import RAW
 
 if TYPE_CHECKING:
@@ -15,7 +14,28 @@ if TYPE_CHECKING:
 _IN_MICROSECONDS = RAW.replace("timestamp timestamp", "timestamp bigint")
 
 
-def raw(spark: SparkSession, chosen: Sequence[DeadLetter]) -> DataFrame:
+class Came(Protocol):
+    """A record as it came: a dead letter, or one that was made for a test."""
+
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> list[tuple[str, bytes | None]]: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp_ms(self) -> int: ...
+    @property
+    def timestamp_type(self) -> int: ...
+
+
+def raw(spark: SparkSession, chosen: Sequence[Came]) -> DataFrame:
     """The records as Kafka's source would give them: one task for each input partition, in the order of its offsets."""
     from pyspark.sql import functions as F
 
@@ -28,7 +48,7 @@ def raw(spark: SparkSession, chosen: Sequence[DeadLetter]) -> DataFrame:
     return in_microseconds.withColumn("timestamp", F.timestamp_micros("timestamp"))
 
 
-def _as_row(letter: DeadLetter) -> tuple[Any, ...]:
+def _as_row(letter: Came) -> tuple[Any, ...]:
     return (
         letter.key,
         letter.value,

@@ -34,10 +34,10 @@ def load(path: str | Path) -> Pipeline:
     pass.
     """
     path = Path(path)
-    text = _text(path)
+    text = text_of(path)
     pipeline, mistakes = _read(text, path)
     if pipeline is None:
-        raise _invalid(path, mistakes, f"penstock check {path}")
+        raise invalid(path, mistakes, f"penstock check {path}")
     return pipeline
 
 
@@ -45,7 +45,7 @@ def read(path: str | Path) -> tuple[Pipeline | None, list[Mistake]]:
     """The pipeline and its warnings, or None and its mistakes in the order of the lines."""
     path = Path(path)
     try:
-        text = _text(path)
+        text = text_of(path)
     except SpecUnreadable as error:
         return None, [Mistake(str(path), 1, 1, "", error.code, f"the file cannot be read: {error.cause}")]
     return _read(text, path)
@@ -60,15 +60,15 @@ def declared(base: Path, written: str | Schema, *, flat: bool = False) -> Schema
     if isinstance(written, Schema):
         return written
     path = base / references.resolve(written, base)
-    schema, mistakes = _schema(_text(path), path, flat=flat)
+    schema, mistakes = _schema(text_of(path), path, flat=flat)
     if schema is None:
-        raise _invalid(path, mistakes, None)
+        raise invalid(path, mistakes, None)
     return schema
 
 
 def _read(text: str, path: Path) -> tuple[Pipeline | None, list[Mistake]]:
     document = lines.parse(text, str(path))
-    pipeline, found = _validated(Pipeline, document)
+    pipeline, found = validated(Pipeline, document)
     if document.data is not None:
         found += lint(document, path.parent)
         found += _schema_files(document, path.parent)
@@ -80,7 +80,7 @@ def _read(text: str, path: Path) -> tuple[Pipeline | None, list[Mistake]]:
 
 def _schema(text: str, path: Path, *, flat: bool) -> tuple[Schema | None, list[Mistake]]:
     document = lines.parse(text, str(path))
-    schema, found = _validated(Schema, document)
+    schema, found = validated(Schema, document)
     for name, message in field_mistakes(schema, flat=flat) if schema else ():
         spot = document.key_spot(("fields", name))
         found.append(Mistake(str(path), spot.line, spot.column, dotted(("fields", name)), "names", message))
@@ -94,7 +94,7 @@ def _schema_files(document: Document, base: Path) -> list[Mistake]:
         try:
             file = base / references.resolve(written, base)
             if how not in ("avro", "protobuf"):  # those are not in our own vocabulary
-                found.setdefault(f"{file} {how == 'csv'}", _schema(_text(file), file, flat=how == "csv")[1])
+                found.setdefault(f"{file} {how == 'csv'}", _schema(text_of(file), file, flat=how == "csv")[1])
             elif not file.is_file():
                 raise SpecUnreadable(f"{file} cannot be read", cause="no such file or directory")
         except SpecUnreadable as error:
@@ -123,7 +123,7 @@ def _schema_paths(data: Any) -> Iterator[tuple[tuple[str, ...], str, Any]]:
                 yield ("source", *path, part, "schema"), written, how.get("format")
 
 
-def _validated(root: type[_Part], document: Document) -> tuple[_Part | None, list[Mistake]]:
+def validated(root: type[_Part], document: Document) -> tuple[_Part | None, list[Mistake]]:
     """The data as a model.
 
     Strict: a quoted number is not a number, `yes` is not true, in YAML as in the JSON Schema.
@@ -146,7 +146,7 @@ def _validated(root: type[_Part], document: Document) -> tuple[_Part | None, lis
     return (None if found else part), found
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -159,7 +159,7 @@ def _text(path: Path) -> str:
     raise SpecUnreadable(f"{path} cannot be read", cause=cause, next_command=f"ls -l {path}")
 
 
-def _invalid(path: Path, mistakes: list[Mistake], next_command: str | None) -> SpecInvalid:
+def invalid(path: Path, mistakes: list[Mistake], next_command: str | None) -> SpecInvalid:
     errors = [mistake for mistake in mistakes if mistake.level == "error"]
     count = "a mistake" if len(errors) == 1 else f"{len(errors)} mistakes"
     return SpecInvalid(

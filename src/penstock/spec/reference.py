@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from penstock.spec import duration, shape
+from penstock.spec.case import Cases
 from penstock.spec.fields import Field, Schema
 from penstock.spec.model import Pipeline
 from penstock.spec.words import Name, Setting, Text, TopicName, ViewName
@@ -85,8 +86,17 @@ the output of `penstock schema` as `penstock.schema.json` and begin a spec with
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema of a spec, as an editor's YAML language server takes it."""
-    described = Pipeline.model_json_schema(by_alias=True, mode="validation")
-    opening = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Penstock pipeline"}
+    return _json_schema(Pipeline, "Penstock pipeline")
+
+
+def schema_of_tests() -> dict[str, Any]:
+    """The same of a file of tests."""
+    return _json_schema(Cases, "Tests of a Penstock pipeline")
+
+
+def _json_schema(root: shape.Part, title: str) -> dict[str, Any]:
+    described = root.model_json_schema(by_alias=True, mode="validation")
+    opening = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
     return opening | {key: value for key, value in described.items() if key != "title"}
 
 

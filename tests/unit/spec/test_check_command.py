@@ -146,3 +146,10 @@ def test_schema_to_write_with_is_one_file(tmp_path: Path) -> None:
     assert out.endswith("it imports part.proto: a schema to write with must be one file, beside imports of google's")
     (tmp_path / "out.proto").write_text('syntax = "proto3"; // import "part.proto"\nmessage Out { int64 n = 1; }')
     assert penstock("check", str(spec)).stdout.splitlines()[-1] == "1 file, 0 mistakes"
+
+
+def test_file_of_tests_is_checked_against_its_spec(tmp_path: Path) -> None:
+    tests = tmp_path / "some.test.yaml"
+    tests.write_text(f"spec: {EXAMPLE}\ncases:\n- {{name: a, given: {{payment: []}}, expect: {{}}}}\n")
+    done = penstock("check", str(tests), expected=2)
+    assert f"{tests}:3:21: cases[0].given.payment: the spec reads no topic 'payment'" in done.stdout

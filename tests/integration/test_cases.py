@@ -1,0 +1,103 @@
+"""`penstock test`: cases run on the real engine, without a broker, a registry or a database."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.processes import PENSTOCK, QUICK_JVM
+
+from penstock.errors import SpecInvalid
+from penstock.testing import case
+
+CASES = Path(__file__).parent / "cases"  # under other names than `*.test.yaml`, or pytest would run them itself
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+SNAPSHOT = CASES / "wrong-80.txt"
+FROM_OUTSIDE = ("KAFKA_BOOTSTRAP", "SCHEMA_REGISTRY_URL", "POSTGRES_URL")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A spec with tests that pass, and others that do not."""
+    (tmp_path / "shop.yaml").write_text((CASES / "shop.yaml").read_text())
+    for name in ("shop", "wrong"):
+        (tmp_path / f"{name}.test.yaml").write_text((CASES / f"{name}-tests.yaml").read_text())
+    return tmp_path
+
+
+def done(*words: str, directory: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name not in FROM_OUTSIDE}
+    return subprocess.run(
+        words,
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**environment, **QUICK_JVM, **more},
+        check=False,
+    )
+
+
+def test_tests_of_the_examples_pass_without_a_server_or_a_secret() -> None:
+    """Also in `--json`; and nothing is left behind."""
+    before = {*EXAMPLES.rglob("*")}
+    ran = done(PENSTOCK, "test", str(EXAMPLES), "--json", directory=ROOT)
+    found = json.loads(ran.stdout)
+    assert (ran.returncode, found["failed"], found["ok"]) == (0, 0, True), (ran.stdout, ran.stderr)
+    assert {Path(each["file"]).name for each in found["cases"]} >= {"payments.test.yaml", "spec.test.yaml"}
+    assert found["passed"] == len(found["cases"]) >= 8
+    assert {*EXAMPLES.rglob("*")} == before
+
+
+def test_rules_steps_conditions_records_and_views_of_a_case(spark: Any, shop: Path) -> None:
+    results = list(case.run(shop / "shop.yaml"))  # wrong.test.yaml is of the same spec
+    assert {r.name for r in results if r.file.name == "shop.test.yaml" and not r.passed} == set(), [
+        r.text() for r in results
+    ]
+    assert sum(r.passed for r in results) == 5
+
+
+def test_cases_that_are_wrong_fail_with_a_readable_difference_and_exit_1(shop: Path) -> None:
+    """After a change that is meant: PENSTOCK_SNAPSHOTS=write pytest tests/integration/test_cases.py"""
+    ran = done(PENSTOCK, "test", "wrong.test.yaml", directory=shop, COLUMNS="80")
+    assert ran.returncode == 1, ran.stderr
+    assert all(len(line) <= 80 for line in ran.stdout.split("\n"))
+    if os.environ.get("PENSTOCK_SNAPSHOTS") == "write":
+        SNAPSHOT.write_text(ran.stdout)
+    assert ran.stdout == SNAPSHOT.read_text()
+
+
+def test_column_that_a_sink_does_not_have_is_a_mistake_with_its_line(spark: Any, shop: Path) -> None:
+    file = shop / "shop.test.yaml"
+    file.write_text("cases:\n- name: a\n  given: {orders: []}\n  expect:\n    sinks:\n      lake: [{amont: 1}]\n")
+    with pytest.raises(SpecInvalid) as raised:
+        list(case.run(file))
+    (mistake,) = raised.value.facts["mistakes"]  # type: ignore[misc]
+    assert (mistake["line"], mistake["message"]) == (6, "sink 'lake' has no column 'amont'")
+    assert mistake["hint"] == "did you mean 'amount'?; it has: id, amount, parts, at, _kafka, part, clock"
+
+
+def test_pytest_runs_each_case_as_a_test_of_its_own(shop: Path) -> None:
+    (shop / "broken.test.yaml").write_text("cases: []\n")
+    (shop / "other.yaml").write_text("not: ours\n")
+    pytest_ = (
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "penstock.testing.pytest_plugin",
+        "--continue-on-collection-errors",
+    )
+    ran = done(*pytest_, "-k", "counted or missing or broken", directory=shop, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert ran.returncode == 1, ran.stdout
+    assert "1 failed, 1 passed, 8 deselected, 1 error" in ran.stdout, ran.stdout
+    assert "wrong.test.yaml:5: an amount is another one, a row is missing, a row is too many" in ran.stdout
+    assert "- o-1  30.5" in ran.stdout
+    assert "broken.test.yaml:1:8: cases: must not be empty" in ran.stdout
+    assert "Traceback" not in ran.stdout
