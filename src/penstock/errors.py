@@ -18,6 +18,7 @@
     │   ├── RegistryRefused        registry-refused       (it answers, and not as a registry does or not to us)
     │   ├── SubjectMissing         subject-missing
     │   ├── SchemaMissing          schema-missing         (no such version, no such id)
+    │   ├── ReferenceUnusable      reference-unusable     (a table that rows are looked up in)
     │   └── ServerFailed           server-failed          (a local server did not start or stop)
     ├── Stopped                    exit 4   the pipeline refuses to go on: a fact it needs is missing
     │   ├── AlreadyRunning         already-running
@@ -173,6 +174,10 @@ class SubjectMissing(EnvironmentFault):
 
 class SchemaMissing(EnvironmentFault):
     code = "schema-missing"
+
+
+class ReferenceUnusable(EnvironmentFault):
+    code = "reference-unusable"
 
 
 class ServerFailed(EnvironmentFault):

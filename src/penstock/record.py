@@ -13,7 +13,7 @@ DELETED = "_deleted"  # true for a tombstone, where the spec says that it means 
 ERROR = "_error"  # struct<class, reason>, null when the record decoded
 RULE = "_rule"  # name of the first contract rule the record broke, null when it kept all
 
-_RESERVED = (KAFKA, KEY, DELETED, ERROR, RULE)  # no field of a record may be called so
+RESERVED = (KAFKA, KEY, DELETED, ERROR, RULE)  # no field of a record may be called so
 _ON_THE_WAY = f"{KAFKA}_"  # what becomes `_kafka` travels in columns that begin so
 
 ORIGIN = ("topic", "partition", "offset", "timestamp")  # what `_kafka` always holds
@@ -39,6 +39,7 @@ OUT_OF_RANGE = "out-of-range"
 MISSING_FIELD = "missing-field"
 TOO_LARGE = "too-large"  # the sink takes no record of this size
 BROKEN_RULE = "broken-rule"
+MISSING_KEY = "missing-key"  # a reference table has no row for the record
 FAILED_STEP = "failed-step"  # a step, or the condition of a sink, cannot be computed for the record
 UNKNOWN_SCHEMA = "unknown-schema"  # the record names a schema id that the registry does not have
 INCOMPATIBLE_SCHEMA = "incompatible-schema"  # its writer schema cannot be read as the reader schema
@@ -57,10 +58,10 @@ class Failure:
 def reserved(name: str) -> str:
     """Why no field of a record may have this name, and what to do about it; empty when one may."""
     lowered = name.lower()  # SQL does not tell upper from lower case
-    if lowered not in _RESERVED and not lowered.startswith(_ON_THE_WAY):
+    if lowered not in RESERVED and not lowered.startswith(_ON_THE_WAY):
         return ""
     kind = f"'{name}' is Penstock's own column"
-    if lowered not in _RESERVED:
+    if lowered not in RESERVED:
         kind = f"'{name}' begins with '{_ON_THE_WAY}', as only Penstock's own columns do"
     return f"{kind}: rename the field, or read with a schema that does not have it"
 

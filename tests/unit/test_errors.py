@@ -27,6 +27,7 @@ RELEASED = {
         "kafka-unreachable",
         "topic-missing",
         "server-failed",
+        "reference-unusable",
         "registry-unreachable",
         "registry-refused",
         "subject-missing",

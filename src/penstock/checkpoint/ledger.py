@@ -32,7 +32,8 @@ class ViewCount:
     passed: int
     dead: int
     dropped: dict[str, int] = field(default_factory=dict)  # rule -> records
-    rejected: int = 0  # of those that passed: refused by a sink, and therefore dead letters
+    rejected: int = 0  # of those that passed: refused by a step or a sink, and therefore dead letters
+    died: dict[str, int] = field(default_factory=dict)  # rule -> those of the dead that broke it
 
     def balanced(self) -> bool:
         return self.read == self.passed + self.dead + sum(self.dropped.values())

@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 import traceback
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -99,6 +100,10 @@ def _end(error: PenstockError) -> None:
         traceback.print_exc()
     for word in sys.argv[1:]:
         if word.endswith((".yaml", ".yml")):
+            if error.facts:
+                from penstock.spec.place import locate
+
+                locate(error, Path(word))
             error.naming(word)
     output.report(error, as_json="--json" in sys.argv)
     sys.exit(error.exit_status)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from penstock.runtime.outline import Route
     from penstock.runtime.plan import Plan
     from penstock.runtime.standing import Standing
+    from penstock.spec.rules import Rule
+    from penstock.spec.steps import Step
 
 _WIDTH = 80
 _SHOWN = 8  # partitions of a topic; past these only their number is said, and --json has them all
@@ -45,9 +47,11 @@ def plan(
     """
     from penstock.runtime.plan import plan as make
     from penstock.spec.load import load
+    from penstock.spec.place import locate
 
     made = make(load(file), accept or ())
     for problem in made.problems:
+        locate(problem, file)
         problem.naming(file)
     output.emit(document(made), as_json, lambda: show(made, file))
     if made.problems:
@@ -65,8 +69,9 @@ def document(made: Plan) -> dict[str, Any]:
         "path": {
             "pattern": made.path.pattern,
             "topics": [asdict(topic) for topic in made.path.topics],
-            "rules": [{"view": view, **rule.model_dump()} for view, rule in made.path.rules],
-            "steps": [step.model_dump(exclude_none=True) for step in made.path.steps],
+            "rules": [{"view": view, **_said(rule)} for view, rule in made.path.rules],
+            "steps": [_said(step) for step in made.path.steps],
+            "references": [asdict(each) for each in made.references],
             "budget": made.path.budget.model_dump() if made.path.budget else None,
             "way": made.way,
         },
@@ -89,6 +94,11 @@ def document(made: Plan) -> dict[str, Any]:
         "unchecked": made.unchecked,
         "problems": [problem.as_dict() for problem in made.problems],
     }
+
+
+def _said(part: Rule | Step) -> dict[str, Any]:
+    """As it is written, and in one line."""
+    return {**part.model_dump(exclude_none=True, by_alias=True), "text": part.text}
 
 
 def show(made: Plan, file: Path) -> None:
@@ -127,9 +137,15 @@ def _print_path(made: Plan) -> None:
         key = f", key {topic.key}" if topic.key else ""
         _say(f"topic {topic.topic}{_size(topic.partitions)}: {topic.format}{key} -> view {topic.view}", 1)
     for view, rule in made.path.rules:
-        _say(f"rule {rule.name} of {view}: {rule.rule}, otherwise {rule.otherwise}", 1)
+        _say(f"rule {rule.name} of {view}: {rule.text}, otherwise {rule.otherwise}", 1)
     for step in made.path.steps:
         _say(f"step {step.view}: {step.text}", 1)
+    for table in made.references:
+        how = "every task has a copy" if table.broadcast else "rows are moved to be joined"
+        again = f", read again after {table.refresh_s:g} s" if table.refresh_s else ""
+        kept = f"; the copy in the checkpoint is {_age(table.kept_age_s)} old" if table.kept_age_s is not None else ""
+        read = f"{table.rows:,} rows ({table.megabytes:g} MB){again}"
+        _say(f"reference {table.name}: {table.kind} {table.place}: {read}; {how}{kept}", 1)
     for route in made.routes:
         where = f" where {route.where}" if route.where else ""
         label = f"sink {route.name}: {route.view}{where}" if route.view else route.name
@@ -210,6 +226,13 @@ def change_in_words(change: dict[str, Any]) -> str:
     thing, _, done = change["what"].partition("-")
     sign = "" if change["compatible"] else "incompatible: "
     return f"{sign}{thing} {change['name']} was {done}: it {change['effect']}"
+
+
+def _age(seconds: int) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
 
 
 def _size(partitions: int | None) -> str:

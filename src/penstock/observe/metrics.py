@@ -31,6 +31,9 @@ class Meters:
         self._read = counter("records_read", "Records read, by source view.", "view")
         self._written = counter("records_written", "Rows written, by sink.", "sink")
         self._dead = counter("dead_letters", "Dead letters, by source view.", "view")
+        self._died = counter(
+            "rule_dead_letters", "Dead letters of broken rules, by source view and rule.", "view", "rule"
+        )
         self._dropped = counter("records_dropped", "Records dropped, by source view and rule.", "view", "rule")
         self._lost = counter("offsets_lost", "Offsets that expired before they were read.")
         self._retries = counter("retries", "Times the query was started again, by error code.", "code")
@@ -41,6 +44,9 @@ class Meters:
         self._cap = gauge("rate_max_offsets", "Most offsets of the next batch.")
         self._position = gauge("position", "Next offset to be read.", "topic", "partition")
         self._lag = gauge("lag_offsets", "Offsets between the position and the end.", "topic", "partition")
+        self._table_rows = gauge("reference_rows", "Rows of a reference table.", "reference")
+        self._table_taken = gauge("reference_timestamp_seconds", "When a reference table was read.", "reference")
+        self._table_failures = counter("reference_failures", "Times a reference could not be read.", "reference")
         self._finished = gauge("last_batch_timestamp_seconds", "When the last batch ended.")
 
     def batch_done(self, entry: Entry, seconds: float, finished: float) -> None:
@@ -51,6 +57,8 @@ class Meters:
         for view, count in entry.views.items():
             self._read.labels(name, view).inc(count.read)
             self._dead.labels(name, view).inc(count.dead + count.rejected)
+            for rule, died in count.died.items():
+                self._died.labels(name, view, rule).inc(died)
             for rule, dropped in count.dropped.items():
                 self._dropped.labels(name, view, rule).inc(dropped)
         for sink, of_sink in entry.sinks.items():
@@ -58,6 +66,12 @@ class Meters:
         self._lost.labels(name).inc(sum(len(r) for r in entry.lost))
         for r in entry.ranges:
             self._position.labels(name, r.topic, str(r.partition)).set(r.end)
+
+    def table_read(self, table: str, rows: int, taken: float, *, failed: bool) -> None:
+        """`rows` and `taken`: of what is used from now on, also when it could not be read again."""
+        self._table_rows.labels(self._pipeline, table).set(rows)
+        self._table_taken.labels(self._pipeline, table).set(taken)
+        self._table_failures.labels(self._pipeline, table).inc(int(failed))
 
     def lag_is(self, lag: Mapping[tuple[str, int], int]) -> None:
         for (topic, partition), offsets in lag.items():

@@ -33,7 +33,7 @@ from penstock.runtime import balance, fingerprint
 from penstock.runtime.balance import unbalanced
 from penstock.runtime.budget import Spending
 from penstock.runtime.culprits import culprits, speaks_of_a_value, without
-from penstock.runtime.inlet import Inlet, Position, all_views, passed, source_views
+from penstock.runtime.inlet import Inlet, Position, all_views, passed, repeated, source_views
 from penstock.runtime.one_pass import Shortcut, shortcut
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.readers import Readers
@@ -41,6 +41,7 @@ from penstock.runtime.tally import Counted, Handed, Tally
 from penstock.runtime.topics import TopicWatch
 from penstock.sink.contract import Incoming
 from penstock.spec.model import Pipeline
+from penstock.transform.enrich import feeds
 from penstock.transform.sql import moved, row_for_row
 from penstock.transform.steps import Transform
 
@@ -90,6 +91,8 @@ class Assembly:
         lost = self.topics.lost(ranges)  # before anything is read
         if self.readers.refresh():
             self.read_anew()
+        if self.transform.begin(raw.sparkSession, batch):
+            self.over, self.way = None, None
         if self.way is None:
             self.settle(raw.sparkSession)
         spanned = sum(map(len, ranges))
@@ -162,8 +165,9 @@ class Assembly:
 
         kept = raw.persist(StorageLevel.MEMORY_AND_DISK)  # read from Kafka once
         try:
+            held = repeated(self.inlets, kept)
             found = {
-                o.sink.name: culprits(kept, batch.ranges, rows_of(o), self.spared.get(o.sink.name, ()))
+                o.sink.name: culprits(kept, batch.ranges, rows_of(o), held | self.spared.get(o.sink.name, set()))
                 for o in self.outlets
             }
         finally:
@@ -177,7 +181,8 @@ class Assembly:
         # 1. decode and judge
         over = self._over(raw)
         several = len(self.inlets) > 1 or len(self.outlets) > 1 or None in over.values()
-        shared = several or self.budget is not None  # with a budget rows are counted, and only then written
+        # With a budget rows are counted, and only then written; what steps bury is looked for before they are.
+        shared = several or self.budget is not None or self.transform.buries
         tallies = {i.view: Tally(i.contract, i.judged(raw), shared=shared, locate=locate) for i in self.inlets}
         sources = {inlet.view: passed(tallies[inlet.view].rows) for inlet in self.inlets}
         made = self.transform.views(sources)
@@ -192,6 +197,7 @@ class Assembly:
         try:
             counted = {view: tally.result() for view, tally in tallies.items()} if self.budget is not None else {}
             self._afford(batch, raw, counted)
+            self._lacking(made, failed)
             # 2. sinks
             failpoint.reach("before-sinks", batch.id, raw)
             written = {
@@ -205,6 +211,14 @@ class Assembly:
             for tally in tallies.values():
                 tally.release()
         return counted, written, over
+
+    def _lacking(self, made: dict[str, DataFrame], failed: Culprits) -> None:
+        """Add the records that steps leave out as dead, for each sink that would have got them."""
+        for view, some in self.transform.lacking(made).items():
+            for outlet in self.outlets if some else ():
+                if feeds(view, made[outlet.view]):
+                    held = self.spared.get(outlet.sink.name, ())
+                    failed.setdefault(outlet.sink.name, {}).update({at: w for at, w in some.items() if at not in held})
 
     def _short_way(
         self, way: Shortcut, raw: DataFrame, batch: Batch, *, locate: bool
@@ -258,7 +272,7 @@ class Assembly:
         told = []
         for outlet in self.outlets:
             rows = outlet.rows(made)
-            told.append(Incoming(outlet.view, rows.schema, _apart(self.pipeline, rows, sources.values())))
+            told.append(Incoming(outlet.view, rows.schema, _apart(self.pipeline, rows, sources.values(), self.inlets)))
             outlet.sink.suits(told[-1])
         self.way = shortcut(self.pipeline, self.inlets, self.outlets, told[0]) if told else None
 
@@ -326,10 +340,12 @@ class Assembly:
             raise unbalanced(batch.id, f"{dead} records died, {held or 0} dead letters were written")
 
 
-def _apart(pipeline: Pipeline, rows: DataFrame, sources: Iterable[DataFrame]) -> str:
+def _apart(pipeline: Pipeline, rows: DataFrame, sources: Iterable[DataFrame], inlets: Iterable[Inlet]) -> str:
     """Why rows of one input partition do not stay in one task, in their order; empty when they do."""
     if pipeline.source.min_partitions or pipeline.source.max_records_per_partition:
         return "`min_partitions` and `max_records_per_partition` split input partitions into several tasks"
+    if any(inlet.contract.compares for inlet in inlets):
+        return "a `unique` rule compares the records of a batch"
     if all(moved(rows, source) for source in sources):
         return "its steps join, group, sort or limit rows"
     return ""

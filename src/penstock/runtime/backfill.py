@@ -75,6 +75,7 @@ def run(
         if planned is None or committed == planned:
             return home
         spark = session.start(pipeline, home.logs)
+        assembly.transform.heard_by(watch)
         assembly.settle(spark)
         watch.started(pipeline, home)
         for number in range(0 if committed is None else committed + 1, planned + 1):

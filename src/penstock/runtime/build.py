@@ -23,6 +23,9 @@ from penstock.runtime.budget import TOGETHER, Spending
 from penstock.runtime.inlet import Inlet
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.readers import Readers
+from penstock.runtime.table_copies import Copies
+from penstock.runtime.table_sources import TableSources
+from penstock.runtime.tables import Tables
 from penstock.runtime.topics import TopicWatch
 from penstock.sink.contract import Sink
 from penstock.sink.delta import DeltaSink
@@ -71,7 +74,7 @@ def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str]
     following = readers(pipeline)
     return Assembly(
         pipeline=pipeline,
-        transform=transform(pipeline),
+        transform=transform(pipeline, tables(pipeline, at)),
         readers=following,
         inlets=inlets(pipeline, following),
         began=last.start if last else pipeline.source.start_text(),
@@ -86,8 +89,17 @@ def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str]
     )
 
 
-def transform(pipeline: Pipeline) -> Transform:
-    return Transform(tuple(pipeline.transform), pipeline.base)
+def transform(pipeline: Pipeline, references: Tables | None = None) -> Transform:
+    """Without `references` the copies are used that the pipeline has, and none are made."""
+    found = references or tables(pipeline, None, home(pipeline))
+    return Transform(tuple(pipeline.transform), pipeline.base, found)
+
+
+def tables(pipeline: Pipeline, at: Home | None, known: Home | None = None) -> Tables:
+    """`at`: where copies are kept. `known`: where there are some that are only read."""
+    mine, seen = (Copies(each.references) if each else None for each in (at, known))
+    committed = SparkLog(at.spark).committed if at else lambda: None
+    return Tables(pipeline, TableSources(pipeline, lambda: readers(pipeline)), mine, seen, committed)
 
 
 def readers(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.record import FAILED_STEP, KAFKA, Failure, OffsetRange, shortened
 from penstock.runtime.inlet import Position, is_one_of
+from penstock.transform import python
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,8 +24,18 @@ _NOISE = re.compile(r' SQLSTATE: \w+| To return NULL instead, use .*| If necessa
 
 
 def speaks_of_a_value(error: BaseException) -> bool:
-    """SQL's data exceptions: their states begin with 22. The engine wraps them, in Java's exceptions too."""
-    return any(_DATA_EXCEPTION in str(said) for said in (error, error.__cause__))
+    """SQL's data exceptions, whose states begin with 22, and what functions of Python steps raise. The engine wraps
+    them, in Java's exceptions too."""
+    return _about_a_value(error) is not None
+
+
+def _about_a_value(error: BaseException) -> str | None:
+    """What is wrong with the value, in one line."""
+    said = f"{error}\n{error.__cause__}"
+    text = next((line for line in said.split("\n") if _DATA_EXCEPTION in line), None)
+    if text is None:
+        return python.blame(said)
+    return _NOISE.sub("", text[max(text.find("["), 0) :]).strip()
 
 
 def culprits(
@@ -93,9 +104,8 @@ def _raised(rows: DataFrame) -> str | None:
     try:
         rows.write.format("noop").mode("overwrite").save()
     except Exception as error:
-        if not speaks_of_a_value(error):
+        said = _about_a_value(error)
+        if said is None:
             raise
-        said = f"{error}\n{error.__cause__}".split("\n")
-        text = next(line for line in said if _DATA_EXCEPTION in line)
-        return _NOISE.sub("", text[max(text.find("["), 0) :]).strip()
+        return said
     return None

@@ -10,6 +10,7 @@ from penstock import errors
 from penstock.errors import EngineFailed, KafkaUnreachable, OffsetsVanished, PenstockError, RuleStopped
 from penstock.runtime.culprits import speaks_of_a_value
 from penstock.transform.contract import STOP_MARK
+from penstock.transform.python import blame
 
 _OFFSETS_GONE = (
     "OffsetOutOfRangeException",
@@ -51,7 +52,7 @@ def translate(error: BaseException, log: Path) -> PenstockError:
             next_command="mend the producer or the rule, then: penstock run FILE",
         )
     if speaks_of_a_value(error):  # the engine quotes it; what a record says must not decide what happened
-        return EngineFailed("the engine failed", cause=_cause(lines), next_command=f"read {log}")
+        return EngineFailed("the engine failed", cause=blame(text) or _cause(lines), next_command=f"read {log}")
     gone = _first(lines, _OFFSETS_GONE)
     if gone:
         return OffsetsVanished(

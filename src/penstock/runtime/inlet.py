@@ -39,6 +39,8 @@ class Inlet:
     def dead_rows(self, raw: DataFrame, counted: Counted) -> DataFrame:
         """The dead records with their bytes and reasons. Where they are few, no other record is decoded again."""
         few = counted.dead_at if counted.dead_at and len(counted.dead_at) <= _FEW else None
+        if self.contract.compares:  # what is wrong with a record shows only among the others
+            few = None
         judged = self.judged(_at(raw, few) if few else raw, with_raw=True)
         dead = judged.where(judged[record.RULE].isin(self.contract.deadly))
         return dead_letter.as_rows(dead, self.contract.reason(dead))
@@ -65,6 +67,18 @@ class Inlet:
         )
         dead = judged.join(F.broadcast(reasons), same)
         return dead_letter.as_rows(dead, (F.lit(stage), F.col("why_class"), F.col("why_reason")), F.col("why_sinks"))
+
+
+def repeated(inlets: Iterable[Inlet], raw: DataFrame) -> set[Position]:
+    """The records that break a rule only because of others of their batch: alone they would keep it."""
+    found: set[Position] = set()
+    for inlet in inlets:
+        names = [rule.name for rule in inlet.contract.rules if rule.unique]
+        if names:
+            judged = inlet.judged(raw)
+            at = judged.where(judged[record.RULE].isin(names)).select(f"{record.KAFKA}.*")
+            found |= {(row["topic"], row["partition"], row["offset"]) for row in at.collect()}
+    return found
 
 
 def passed(judged: DataFrame) -> DataFrame:

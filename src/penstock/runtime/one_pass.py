@@ -26,7 +26,7 @@ from penstock.runtime import fingerprint
 from penstock.runtime.inlet import Inlet
 from penstock.runtime.posted import Origins, letters, not_plain
 from penstock.runtime.tally import Counted
-from penstock.sink.contract import Incoming, Written
+from penstock.sink.contract import Incoming, Sink, Written
 from penstock.sink.kafka.exactly_once import KafkaSink
 from penstock.sink.native import FileWriter, Judged, NewFile, TakesFiles
 from penstock.sink.postgres import PostgresSink
@@ -302,7 +302,8 @@ class Shortcut:
         dropped = {name: verdicts[name] for name in contract.dropping}
         read, passed = (sum(row[name] for row in found) for name in ("read", "passed"))
         at = [(p["topic"], p["partition"], p["offset"]) for row in found for p in row["dead"]] if locate else None
-        return Counted(ViewCount(read, passed, dead, dropped), at)
+        died = {rule: verdicts[rule] for rule in contract.dying}
+        return Counted(ViewCount(read, passed, dead, dropped, died=died), at)
 
 
 def shortcut(pipeline: Pipeline, inlets: list[Inlet], outlets: list[Outlet], incoming: Incoming) -> Shortcut | str:
@@ -312,10 +313,12 @@ def shortcut(pipeline: Pipeline, inlets: list[Inlet], outlets: list[Outlet], inc
     (inlet,), (outlet,) = inlets, outlets
     if outlet.view != inlet.view or outlet.where is not None:
         return "SQL lies between the source view and the sink"
-    sink = outlet.sink
     struct = inlet.decode.value.struct
     rules = pipeline.contract.get(inlet.view, [])
-    native = [(rule.name, condition(rule.rule, struct)) for rule in rules]
+    together = [rule.name for rule in rules if rule.unique]
+    if together:
+        return f"rule '{together[0]}' compares the records of a batch"
+    native = [(rule.name, condition(rule.condition or "", struct)) for rule in rules]
     slow = [name for name, made in native if made is None]
     if slow:
         return f"rule '{slow[0]}' needs the engine"
@@ -324,6 +327,11 @@ def shortcut(pipeline: Pipeline, inlets: list[Inlet], outlets: list[Outlet], inc
     if inlet.decode.key is not None or inlet.decode.read.kafka_columns:
         return f"its rows have more than fields and `{KAFKA}`"
     judge = Judge(tuple((name, made) for name, made in native if made), inlet.contract.drop_tombstones)
+    return _into(outlet.sink, pipeline, inlet, judge, incoming)
+
+
+def _into(sink: Sink, pipeline: Pipeline, inlet: Inlet, judge: Judge, incoming: Incoming) -> Shortcut | str:
+    struct = inlet.decode.value.struct
     if isinstance(sink, KafkaSink):
         if pipeline.dead_letters.kafka and (rule := not_plain(inlet)):
             return f"rule '{rule}' speaks of a field whose value only the engine can put into words"

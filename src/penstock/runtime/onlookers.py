@@ -24,7 +24,7 @@ from penstock.kafka import admin
 from penstock.kafka.connection import Config, client_config
 from penstock.kafka.mirror import Mirror
 from penstock.observe.events import EventLog
-from penstock.runtime.watch import Watch
+from penstock.runtime.watch import TableNews, Watch
 from penstock.spec.model import Pipeline
 
 if TYPE_CHECKING:
@@ -58,6 +58,10 @@ class Everyone(Watch):
     def retrying(self, error: PenstockError, wait_s: float) -> None:
         self._first.retrying(error, wait_s)
         self._tell(lambda each: each.retrying(error, wait_s))
+
+    def table_read(self, news: TableNews) -> None:
+        self._first.table_read(news)
+        self._tell(lambda each: each.table_read(news))
 
     def warn(self, text: str) -> None:
         self._first.warn(text)
@@ -99,6 +103,10 @@ class Recorder(Watch):
 
     def retrying(self, error: PenstockError, wait_s: float) -> None:
         self.log.append("retrying", code=error.code, what=error.what, cause=error.cause, wait_s=wait_s)
+
+    def table_read(self, news: TableNews) -> None:
+        error = news.error and {"code": news.error.code, "what": news.error.what, "cause": news.error.cause}
+        self.log.append("reference", name=news.name, rows=news.rows, taken=news.taken, error=error)
 
     def warn(self, text: str) -> None:
         self.log.append("warning", text=text)
@@ -142,6 +150,9 @@ class Measuring(Watch):
     @override
     def retrying(self, error: PenstockError, wait_s: float) -> None:
         self.meters.retried(error.code)
+
+    def table_read(self, news: TableNews) -> None:
+        self.meters.table_read(news.name, news.rows, news.taken, failed=news.error is not None)
 
     @override
     def warn(self, text: str) -> None:

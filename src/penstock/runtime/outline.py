@@ -10,7 +10,8 @@ from penstock.kafka.admin import TopicFacts
 from penstock.runtime.outlet import Outlet
 from penstock.sink.kafka.exactly_once import KafkaSink
 from penstock.sink.kafka.stock import StockKafkaSink
-from penstock.spec.model import Budget, Pipeline, Rule
+from penstock.spec.model import Budget, Pipeline
+from penstock.spec.rules import Rule
 from penstock.spec.sinks import KINDS, Sink
 from penstock.spec.steps import Step
 

@@ -36,6 +36,7 @@ from penstock.runtime.aside import set_aside
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.changes import Change, changes_of
 from penstock.runtime.standing import Standing
+from penstock.runtime.tables import TableFacts
 from penstock.runtime.watch import Watch
 from penstock.sink.parquet import ParquetSink
 from penstock.spec.formats import BytesFormat
@@ -62,6 +63,7 @@ class Plan:
     routes: list[outline.Route]
     engine: Engine
     running: int | None = None  # process id of a run that goes on
+    references: list[TableFacts] = field(default_factory=list)  # those that could be read
     schemas: list[Registration] = field(default_factory=list)
     missing_topics: dict[str, TopicSettings] = field(default_factory=dict)
     differences: list[Difference] = field(default_factory=list)
@@ -100,7 +102,10 @@ def plan(pipeline: Pipeline, accept: Collection[str] = ()) -> Plan:
         at = _guarded(pipeline, home, accepted, Home(build.home(aside).path / "anew"), found)
         assembly = _assembly(aside, at or home, accept, found)
         if assembly:
-            assembly = replace(assembly, outlets=build.outlets(aside, registry))
+            tables = build.tables(aside, build.home(aside), at or home)
+            tables.heard_by(found)
+            steps = build.transform(aside, tables)
+            assembly = replace(assembly, outlets=build.outlets(aside, registry), transform=steps)
         there = found.attempt(lambda: admin.topics(config))
         path = outline.path_of(pipeline, there)
         made = Plan(pipeline.name, str(home.path), path, [], _engine(pipeline), running)
@@ -118,6 +123,7 @@ def plan(pipeline: Pipeline, accept: Collection[str] = ()) -> Plan:
         if assembly is not None:
             _settle(aside, assembly, made.engine, found)
             made.way = assembly.way_in_words()
+            made.references = tables.facts()
         made.routes = outline.routes_of(
             pipeline, assembly.outlets if assembly else [], assembly.dead_letters_guarantee if assembly else None
         )

@@ -124,7 +124,7 @@ def letters(pipeline: Pipeline, inlet: Inlet) -> Callable[[Batch], Posted] | Non
     if to is None:
         return None
     columns = [member.name for member in inlet.decode.value.struct.members]
-    rules = tuple((rule.name, rule.rule, fields_of(rule, columns)) for rule in inlet.contract.rules)
+    rules = tuple((rule.name, rule.text, fields_of(rule, columns)) for rule in inlet.contract.rules)
     return lambda batch: Posted(replace(batch, ranges=()), to.topic, rules, Origins(inlet.decode.topic))
 
 

@@ -132,6 +132,7 @@ def _run(pipeline: Pipeline, replay: Replay, watch: Watch) -> None:
     if not replay.left:
         return
     spark = session.start(pipeline, home.logs)
+    assembly.transform.heard_by(watch)
     assembly.settle(spark)
     watch.started(pipeline, home)
     for number in replay.left:

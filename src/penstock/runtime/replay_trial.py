@@ -13,13 +13,14 @@ from penstock.route.reason import pattern
 from penstock.runtime import build, replays, session
 from penstock.runtime.culprits import culprits, speaks_of_a_value, without
 from penstock.runtime.failure import translate
-from penstock.runtime.inlet import Inlet, Position, all_views, source_views
+from penstock.runtime.inlet import Inlet, Position, all_views, repeated, source_views
 from penstock.runtime.letters_raw import raw
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.replay import spared_by
 from penstock.runtime.replays import Chosen
 from penstock.runtime.tally import Tally
 from penstock.spec.model import Pipeline
+from penstock.transform.enrich import feeds
 from penstock.transform.steps import Transform
 
 if TYPE_CHECKING:
@@ -96,9 +97,30 @@ def _try(
                 raise
             failing |= found
             trial.rows[outlet.sink.name] += _rows(transform, inlets, outlet, records, left_out | set(found)).count()
+    failing |= _lacking(transform, inlets, outlets, records, spared)
     for where, why in failing.items():
         trial.died(where, TRANSFORM, why)
     trial.passed -= len(failing)
+
+
+def _lacking(
+    transform: Transform,
+    inlets: list[Inlet],
+    outlets: list[Outlet],
+    records: DataFrame,
+    spared: dict[str, set[Position]],
+) -> dict[Position, Failure]:
+    """Records that a step would leave out as dead, where a sink is to get them."""
+    if not transform.buries:
+        return {}
+    made = all_views(transform, inlets, records)
+    found: dict[Position, Failure] = {}
+    for view, some in transform.lacking(made).items():
+        for outlet in outlets:
+            held = spared.get(outlet.sink.name, ())
+            if feeds(view, made[outlet.view]):
+                found |= {at: why for at, why in some.items() if at not in held}
+    return found
 
 
 def _rows(
@@ -119,6 +141,7 @@ def _culprits(
     held: set[Position],
 ) -> dict[Position, Failure]:
     each = tuple(OffsetRange(t, p, o, o + 1) for t, p, o in sorted(chosen.position for chosen, _ in batch))
+    held = held | repeated(inlets, records)
     return culprits(records, each, lambda part: outlet.rows(all_views(transform, inlets, part)), held)
 
 

@@ -46,11 +46,14 @@ def groups_for(pipeline: Pipeline) -> list[str]:
     """The jar groups a spec needs, and no others."""
     sinks = pipeline.sinks.values()
     catalogs = [sink.iceberg.catalog for sink in sinks if sink.iceberg]
+    tables = pipeline.references.values()
     wanted = {
         "core": True,
-        "delta": any(sink.delta for sink in sinks) or pipeline.dead_letters.delta is not None,
+        "delta": any(sink.delta for sink in sinks)
+        or any(table.delta for table in tables)
+        or pipeline.dead_letters.delta is not None,
         "iceberg": bool(catalogs),
-        "postgres": any(catalog.type == "jdbc" for catalog in catalogs),
+        "postgres": any(catalog.type == "jdbc" for catalog in catalogs) or any(table.jdbc for table in tables),
     }
     return [group for group, needed in wanted.items() if needed]
 

@@ -58,6 +58,7 @@ def run(
         attempts.check(frozenset(accept))
         assembly = build.assembly(pipeline, accepted=accept)
         assembly.readers.heard_by(watch.warn)
+        assembly.transform.heard_by(watch)
         subscription = subscribed(pipeline, assembly, watch)
         prepare(assembly, frozenset(accept))
         report_ignored_start(pipeline, assembly, watch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +14,16 @@ if TYPE_CHECKING:
     from penstock.spec.model import Pipeline
 
 
+@dataclass(frozen=True)
+class TableNews:
+    """A reference table was read; or it could not be, and the one that was read before goes on."""
+
+    name: str
+    rows: int
+    taken: float  # when the one that is used was read, in seconds since 1970
+    error: PenstockError | None
+
+
 class Watch:
     """Every method may be overridden; none may change the run."""
 
@@ -20,6 +31,7 @@ class Watch:
     def batch_done(self, entry: Entry, seconds: float) -> None: ...
     def decided(self, decision: Decision) -> None: ...
     def retrying(self, error: PenstockError, wait_s: float) -> None: ...
+    def table_read(self, news: TableNews) -> None: ...
     def warn(self, text: str) -> None: ...
     def ended(self, error: PenstockError | None) -> None: ...
 

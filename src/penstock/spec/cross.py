@@ -11,6 +11,7 @@ from penstock.record import reserved
 from penstock.spec.fields import Schema
 from penstock.spec.formats import CsvFormat, JsonFormat
 from penstock.spec.start import StartAt
+from penstock.spec.step_mistakes import step_mistakes
 from penstock.spec.types import Array, Map, Struct
 from penstock.spec.words import TOPIC_NAME, VIEW_NAME
 
@@ -47,6 +48,7 @@ def cross_check(spec: Pipeline) -> list[CrossMistake]:
         + _registry_mistakes(spec)
         + _target_mistakes(spec)
         + _rate_mistakes(spec.rate)
+        + list(step_mistakes(spec))
     )
 
 

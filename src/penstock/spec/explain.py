@@ -18,6 +18,7 @@ from penstock.spec import secrets, shape, words
 from penstock.spec.cross import CrossMistake
 from penstock.spec.lines import Document
 from penstock.spec.mistake import Mistake, Path, dotted, instead, near, nearest
+from penstock.spec.python_step import FUNCTION
 
 _EXPECTED = {
     "string_type": "text",
@@ -37,11 +38,13 @@ _OUR_OWN = {
     "one_kind": "one-kind",
     "time": "bad-time",
     "pattern": "bad-pattern",
+    "bound": "bad-range",
 }
 _PATTERNS = {
     words.NAME: "lower case letters, digits, '-' and '_', with a letter first, at most 63",
     words.VIEW_NAME: "letters, digits and '_', with a letter first, at most 128",
     words.TOPIC_NAME: "letters, digits, '.', '_' and '-', at most 249",
+    FUNCTION: "`module:function`, such as steps:with_risk",
     words.DEAD_LETTER_TOPIC: "letters, digits, '.', '_', '-' and '{topic}'",
 }
 

@@ -15,7 +15,7 @@ from penstock.spec.lines import Document
 from penstock.spec.mistake import Mistake, Path, dotted, near
 
 # In SQL `${` can be Spark's own substitution or part of a regular expression: only references count there.
-_SQL = ("sql", "rule")
+_SQL = ("sql", "rule", "matches", "query")
 _ONLY = "secrets only as ${env:NAME} or ${file:path}"
 
 
@@ -41,7 +41,11 @@ def _references(document: Document, base: Directory) -> Iterator[Mistake]:
 def _secrets(document: Document) -> Iterator[Mistake]:
     for path, value in _scalars(document.data):
         free = path[:2] == ("spark", "conf") or (path[:2] == ("kafka", "topics") and "config" in path[3:4])
-        free = free or path[:1] == ("registry",) or (path[:1] == ("sinks",) and path[-1:] == ("password",))
+        free = (
+            free
+            or path[:1] == ("registry",)
+            or (path[:1] in (("sinks",), ("references",)) and path[-1:] == ("password",))
+        )
         key = str(path[-1]) if path else ""
         if free and key.lower().endswith("sasl.jaas.config"):
             message = f"'{key}' is refused: Penstock builds it from mechanism, user and secret"

@@ -21,6 +21,8 @@ from penstock.spec.lines import Document
 from penstock.spec.lint import lint
 from penstock.spec.mistake import Mistake, dotted
 from penstock.spec.model import Pipeline
+from penstock.spec.python_file import fault_of
+from penstock.spec.rule_mistakes import rule_mistakes
 
 __all__ = ["Mistake", "declared", "load", "read"]
 
@@ -72,6 +74,10 @@ def _read(text: str, path: Path) -> tuple[Pipeline | None, list[Mistake]]:
     if document.data is not None:
         found += lint(document, path.parent)
         found += _schema_files(document, path.parent)
+    if pipeline is not None:
+        pipeline.at(path.absolute().parent)
+        found += explain.cross_mistakes(rule_mistakes(pipeline), document)
+        found += _python_steps(pipeline, document)
     found.sort(key=lambda mistake: (mistake.file != document.file, mistake.file, mistake.line, mistake.column))
     if pipeline is None or any(mistake.level == "error" for mistake in found):
         return None, found
@@ -105,6 +111,17 @@ def _schema_files(document: Document, base: Path) -> list[Mistake]:
         except (ReferenceMissing, SpecInvalid):
             continue  # lint has said so
     return [mistake for mistakes in found.values() for mistake in mistakes]
+
+
+def _python_steps(pipeline: Pipeline, document: Document) -> Iterator[Mistake]:
+    """Functions that are not where the spec says. Their files are read, not run."""
+    for i, step in enumerate(pipeline.transform):
+        fault = fault_of(step.python, pipeline.base) if step.python else None
+        if fault is not None:
+            path = ("transform", i, "python", "function")
+            spot = document.value_spot(path)
+            where = (document.file, spot.line, spot.column, dotted(path))
+            yield Mistake(*where, "function-missing", fault.message, fault.hint)
 
 
 def _schema_paths(data: Any) -> Iterator[tuple[tuple[str, ...], str, Any]]:

@@ -12,7 +12,8 @@ from typing import Any
 from penstock.spec import shape
 from penstock.spec.cross import CrossMistake, cross_check
 from penstock.spec.formats import StringFormat
-from penstock.spec.model import DeadLetters, Kafka, Pipeline, Rule
+from penstock.spec.model import DeadLetters, Kafka, Pipeline
+from penstock.spec.rules import Rule
 from penstock.spec.sinks import DeltaTable, Sink
 from penstock.spec.source import Source, Topic
 from penstock.spec.steps import Step

@@ -15,7 +15,9 @@ from pydantic_core import PydanticCustomError
 
 from penstock.spec.cross import cross_check
 from penstock.spec.duration import Duration
+from penstock.spec.enrich import ReferenceTable
 from penstock.spec.registry import Registry
+from penstock.spec.rules import Rule
 from penstock.spec.sinks import Sink
 from penstock.spec.source import Source
 from penstock.spec.steps import Step
@@ -41,18 +43,6 @@ class Kafka(Part):
     topics: dict[TopicName, TopicSettings] = Field(
         default_factory=dict,
         description="Settings of the topics this pipeline reads and writes (`penstock apply`).",
-    )
-
-
-class Rule(Part):
-    """A condition every record of a view must meet."""
-
-    name: Name = Field(description="Name in dead letters, ledger and metrics.")
-    rule: Text = Field(description="A SQL condition. A record for which it is not true breaks the rule.")
-    otherwise: Literal["dead-letter", "drop", "stop"] = Field(
-        "dead-letter",
-        description="What happens to a record that breaks the rule: it becomes a dead letter, it is dropped "
-        "and counted, or the pipeline stops before the batch is written.",
     )
 
 
@@ -185,6 +175,10 @@ class Pipeline(Part):
         default_factory=dict,
         description="Rules per source view, tried in order; the first one broken decides.",
     )
+    references: dict[ViewName, ReferenceTable] = Field(
+        default_factory=dict,
+        description="Tables to look rows up in, by name. Steps in SQL and Python can use them as views.",
+    )
     transform: list[Step] = Field(
         default_factory=list, description="Steps, in order; each can use the views before it."
     )
@@ -221,6 +215,10 @@ class Pipeline(Part):
         found: dict[tuple[str, ...], Any] = {**self.source.formats()}
         for name, sink in self.sinks.items():
             found |= sink.formats(name)
+        for name, table in self.references.items():
+            if table.kafka:
+                found |= {("references", name, "kafka", "value"): table.kafka.value}
+                found |= {("references", name, "kafka", "key"): table.kafka.key} if table.kafka.key else {}
         return found
 
     def at(self, base: Path) -> Pipeline:

@@ -5,18 +5,23 @@ from __future__ import annotations
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from penstock.spec import sql_names
+from penstock.spec.enrich import Enrich
+from penstock.spec.python_step import PythonStep
 from penstock.spec.words import Part, Text, ViewName
 
-KINDS = ("sql",)
+KINDS = ("sql", "python", "enrich")
 
 
 class Step(Part):
-    """A named view made from other views, by SQL."""
+    """A named view made from other views: by SQL, by a function in Python, or with columns of a reference table."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in KINDS]})
 
     view: ViewName = Field(description="Name of the new view.")
     sql: Text | None = Field(None, description="A Spark SQL query over the views defined before it.")
+    python: PythonStep | None = Field(None, description="A function over views defined before it.")
+    enrich: Enrich | None = Field(None, description="A view with columns of a reference table beside its own.")
 
     @property
     def kind(self) -> str:
@@ -25,7 +30,17 @@ class Step(Part):
     @property
     def text(self) -> str:
         """What the step does, in one line."""
-        return " ".join((self.sql or "").split())
+        if self.sql is not None:
+            return " ".join(self.sql.split())
+        return str(getattr(self, self.kind).text)
+
+    def reads(self) -> list[tuple[tuple[str | int, ...], str]]:
+        """The views it surely reads, each with the place below the step that says so."""
+        if self.python is not None:
+            return [(("python", "from"), name) for name in self.python.from_]
+        if self.enrich is not None:
+            return [(("enrich", "from"), self.enrich.from_)]
+        return [(("sql",), name) for name in sql_names.names(self.sql or "")]
 
     @model_validator(mode="after")
     def _one_kind(self) -> Step:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import record
 from penstock.errors import StepFailed, first_line
-from penstock.spec.model import Rule
+from penstock.spec.rules import Rule, sql_name
 from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DECODE = "!decode"
 TOMBSTONE = "!tombstone"
+_REPEATED = "_repeated"  # only while a `unique` rule is computed
 STOP_MARK = "penstock rule-stopped"  # begins the engine's error text when a `stop` rule is broken
 
 
@@ -42,38 +43,67 @@ class Contract:
     def dropping(self) -> list[str]:
         return [*([TOMBSTONE] if self.drop_tombstones else []), *(r.name for r in self.rules if r.otherwise == "drop")]
 
+    @property
+    def dying(self) -> list[str]:
+        """The rules that make dead letters."""
+        return [rule.name for rule in self.rules if rule.otherwise == "dead-letter"]
+
+    @property
+    def compares(self) -> bool:
+        """Whether the verdict over a record depends on the others of its batch."""
+        return any(rule.unique for rule in self.rules)
+
     def judged(self, decoded: DataFrame) -> DataFrame:
         """The same rows with the verdict in `_rule`: null for a record that passes."""
-        from pyspark.sql import functions as F
-
-        error = F.col(record.ERROR)
-        verdict: Any = F
-        if record.DELETED in decoded.columns:  # a delete has no fields that a rule could speak of
-            verdict = verdict.when(F.col(record.DELETED) & error.isNull(), F.lit(None).cast("string"))
-        if self.stop_unreadable:
-            strange = error["class"].isin(record.UNKNOWN_SCHEMA, record.INCOMPATIBLE_SCHEMA)
-            said = F.concat(F.lit(f"{STOP_MARK} {self.view}.unreadable"), _position(), F.lit("; "), error["reason"])
-            verdict = verdict.when(strange, F.raise_error(said).cast("string"))
-        if self.drop_tombstones:
-            verdict = verdict.when(error["class"] == record.NULL_VALUE, F.lit(TOMBSTONE))
-        verdict = verdict.when(error.isNotNull(), F.lit(DECODE))
-        for rule in self.rules:
-            broken = ~F.coalesce(_tried(rule.rule), F.lit(False))
-            if rule.otherwise == "stop":
-                said = F.concat(F.lit(f"{STOP_MARK} {self.view}.{rule.name}"), _position(), self._seen(rule, decoded))
-                verdict = verdict.when(broken, F.raise_error(said).cast("string"))
-            else:
-                verdict = verdict.when(broken, F.lit(rule.name))
         try:
-            return decoded.withColumn(record.RULE, verdict)
-        except Exception as error_:
-            bad = next((r.name for r in self.rules if not _resolves(decoded, r.rule)), "")
+            return self._judged(decoded)
+        except Exception as error:
+            bad = next((rule.name for rule in self.rules if not _resolves(decoded, rule)), "")
             raise StepFailed(
                 f"rule '{bad}' of contract '{self.view}' is not a condition over its fields",
-                cause=first_line(error_),
+                cause=first_line(error),
                 next_command=f"correct rule '{bad}' in the spec",
                 facts={"view": self.view, "rule": bad},
             ) from None
+
+    def _judged(self, decoded: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        rows, verdicts = decoded, self._before_rules(decoded)
+        settled = [(F.col(record.RULE).isNotNull(), F.col(record.RULE)), *self._passing(decoded)]
+        for rule in self.rules:
+            if rule.unique:
+                rows = _with_repetition(rows.withColumn(record.RULE, _first_of(verdicts)), rule.unique)
+                verdicts, broken = list(settled), F.col(_REPEATED)
+            else:
+                broken = ~F.coalesce(_tried(rule.condition or ""), F.lit(False))
+            said = F.lit(rule.name)
+            if rule.otherwise == "stop":
+                text = F.concat(F.lit(f"{STOP_MARK} {self.view}.{rule.name}"), _position(), self._seen(rule, decoded))
+                said = F.raise_error(text).cast("string")
+            verdicts.append((broken, said))
+            if rule.unique:
+                rows, verdicts = rows.withColumn(record.RULE, _first_of(verdicts)).drop(_REPEATED), list(settled)
+        return rows.withColumn(record.RULE, _first_of(verdicts))
+
+    def _before_rules(self, decoded: DataFrame) -> list[tuple[Column, Column]]:
+        """Verdicts over records that have no fields a rule could speak of; the first that holds counts."""
+        from pyspark.sql import functions as F
+
+        error = F.col(record.ERROR)
+        found = []
+        if self.stop_unreadable:
+            strange = error["class"].isin(record.UNKNOWN_SCHEMA, record.INCOMPATIBLE_SCHEMA)
+            said = F.concat(F.lit(f"{STOP_MARK} {self.view}.unreadable"), _position(), F.lit("; "), error["reason"])
+            found.append((strange, F.raise_error(said).cast("string")))
+        if self.drop_tombstones:
+            found.append((error["class"] == record.NULL_VALUE, F.lit(TOMBSTONE)))
+        return [*found, (error.isNotNull(), F.lit(DECODE)), *self._passing(decoded)]
+
+    def _passing(self, decoded: DataFrame) -> list[tuple[Column, Column]]:
+        from pyspark.sql import functions as F
+
+        return [(F.col(record.DELETED), F.lit(None).cast("string"))] if record.DELETED in decoded.columns else []
 
     @property
     def verdicts(self) -> list[str]:
@@ -100,7 +130,7 @@ class Contract:
         from pyspark.sql import functions as F
 
         error, verdict = F.col(record.ERROR), F.col(record.RULE)
-        seen = {r.name: F.concat(F.lit(f"{r.name}: not true: {r.rule}"), self._seen(r, judged)) for r in self.rules}
+        seen = {r.name: F.concat(F.lit(f"{r.name}: not true: {r.text}"), self._seen(r, judged)) for r in self.rules}
         none = F.lit(None).cast("string")
         broken = reduce(lambda c, item: F.when(verdict == item[0], item[1]).otherwise(c), seen.items(), none)
         return (
@@ -125,8 +155,34 @@ class Contract:
 
 def fields_of(rule: Rule, columns: Iterable[str]) -> tuple[str, ...]:
     """The columns that a rule speaks of."""
-    words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", rule.rule))
+    if rule.fields is not None:
+        words = {name.split(".")[0].lower() for name in rule.fields}
+        return tuple(name for name in columns if name.lower() in words)
+    words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", rule.rule or ""))
     return tuple(name for name in columns if name in words and name not in (record.KAFKA, record.ERROR))
+
+
+def _first_of(verdicts: list[tuple[Column, Column]]) -> Column:
+    from pyspark.sql import functions as F
+
+    (condition, said), *others = verdicts
+    return reduce(lambda chain, each: chain.when(*each), others, F.when(condition, said))
+
+
+def _with_repetition(rows: DataFrame, fields: list[str]) -> DataFrame:
+    """`_repeated`: whether an earlier record of these, by partition and offset, has the same values. Records that have
+    a verdict, are deletes or have a null there are not compared, and are spread over the tasks."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    names, at = [F.expr(sql_name(name)) for name in fields], F.col(record.KAFKA)
+    compared = reduce(lambda a, b: a & b, (name.isNotNull() for name in names), F.col(record.RULE).isNull())
+    if record.DELETED in rows.columns:
+        compared = compared & ~F.col(record.DELETED)
+    order = [at["topic"], at["partition"], at["offset"]]
+    apart = [F.when(~compared, part) for part in order]
+    same = Window.partitionBy(*names, *apart).orderBy(*order)
+    return rows.withColumn(_REPEATED, F.row_number().over(same) > 1)
 
 
 def _tried(condition: str) -> Column:
@@ -145,11 +201,14 @@ def _tried(condition: str) -> Column:
     return Column(bridge.column(tried))
 
 
-def _resolves(rows: DataFrame, condition: str) -> bool:
+def _resolves(rows: DataFrame, rule: Rule) -> bool:
     from pyspark.sql import functions as F
 
     try:
-        rows.select(F.expr(f"({condition})").cast("boolean"))
+        if rule.unique:
+            rows.groupBy(*(F.expr(sql_name(name)) for name in rule.unique)).count()
+        else:
+            rows.select(F.expr(f"({rule.condition})").cast("boolean"))
     except Exception:
         return False
     return True

@@ -28,7 +28,7 @@ _COMPARE = {
 _ARROW = {
     "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(), "string": pa.string(),
 }  # fmt: skip
-_TOKEN = re.compile(r"\s*(?:(\d+(?:\.\d+)?)|([A-Za-z_]\w*)|'([^'\\]*)'(?!')|(<=|>=|<>|!=|==|[<>=(),-]))")
+_TOKEN = re.compile(r"\s*(?:(\d+(?:\.\d+)?)|([A-Za-z_]\w*)|'([^'\\]*)'(?!')|(<=|>=|<>|!=|==|[<>=(),-])|`([^`]+)`)")
 
 
 _DIGITS = Context(prec=76)  # a decimal has 38; Python's own 28 would refuse to round a longer one
@@ -62,7 +62,7 @@ class _Parser:
 
     def one(self) -> Condition:
         kind, text = self.next()
-        if kind != "name" or text.lower() not in self.columns:
+        if kind not in ("name", "quoted") or text.lower() not in self.columns:
             raise _NotNative
         name, type_ = self.columns[text.lower()]
         if self.word("is"):
@@ -133,7 +133,7 @@ def _tokens(rule: str) -> list[tuple[str, str]]:
         if token is None:
             raise _NotNative
         at = token.end()
-        kind = ("number", "name", "text", "sign")[(token.lastindex or 1) - 1]
+        kind = ("number", "name", "text", "sign", "quoted")[(token.lastindex or 1) - 1]
         found.append((kind, token[token.lastindex or 1]))
     return found
 

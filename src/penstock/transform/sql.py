@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import StepFailed, first_line
 
@@ -11,6 +11,11 @@ if TYPE_CHECKING:
 
 # Plans made of these nodes give at most one row for each row they read, so what is missing was filtered.
 _ROW_FOR_ROW = {"Project", "Filter", "SubqueryAlias", "View", "LocalRelation", "LogicalRDD", "CollectMetrics", "Sort"}
+_SHUFFLED = "rows are moved to be joined"
+_MOVING = {"Sort", _SHUFFLED}
+
+
+ENRICHED = "_penstock_reference_"  # begins the name of the right side of a join with a reference table
 
 
 def rows(view: str, query: str, made: dict[str, DataFrame]) -> DataFrame:
@@ -37,7 +42,7 @@ def row_for_row(rows: DataFrame, source: DataFrame) -> bool:
 def moved(rows: DataFrame, source: DataFrame) -> bool:
     """Whether `rows` takes rows of `source` out of the task, or out of the order, that they are read in."""
     between = _between(rows, source)
-    return between is None or "Sort" in between
+    return between is None or not _MOVING.isdisjoint(between)
 
 
 def _between(rows: DataFrame, source: DataFrame) -> list[str] | None:
@@ -46,8 +51,24 @@ def _between(rows: DataFrame, source: DataFrame) -> list[str] | None:
     target = source._jdf.queryExecution().analyzed()
     found: list[str] = []
     while not plan.sameResult(target):
+        looked_up = _looked_up(plan)
+        if looked_up is not None:
+            found.append(looked_up)
+            plan = plan.children().apply(0)
+            continue
         if plan.nodeName() not in _ROW_FOR_ROW or plan.children().size() != 1:
             return None
         found.append(plan.nodeName())
         plan = plan.children().apply(0)
     return found
+
+
+def _looked_up(plan: Any) -> str | None:
+    """Of a join with a reference table, whose key is unique: how the rows get there. None for any other plan."""
+    if plan.nodeName() != "Join":
+        return None
+    right, small = plan.children().apply(1), False
+    if right.nodeName() == "ResolvedHint":
+        right, small = right.children().apply(0), True
+    ours = right.nodeName() == "SubqueryAlias" and str(right.alias()).startswith(ENRICHED)
+    return ("broadcast" if small else _SHUFFLED) if ours else None

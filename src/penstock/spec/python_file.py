@@ -1,0 +1,83 @@
+"""What is wrong with a function that a spec names, found by reading its file: nothing is imported, nothing is run."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from penstock.spec.mistake import instead
+from penstock.spec.python_step import PythonStep
+
+
+@dataclass(frozen=True)
+class Fault:
+    message: str
+    hint: str | None = None
+
+
+def file_of(module: str, base: Path) -> Path | None:
+    """The file of a module in the directory of the spec."""
+    path = base.joinpath(*module.split("."))
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+
+
+def fault_of(step: PythonStep, base: Path) -> Fault | None:
+    """None also where the module is installed and is not a file that can be read."""
+    file = file_of(step.module, base)
+    if file is None:
+        if _installed(step.module):
+            return None
+        return Fault(
+            f"no module '{step.module}'", f"looked for {'/'.join(step.module.split('.'))}.py in {base}, then installed"
+        )
+    try:
+        tree = ast.parse(file.read_bytes(), str(file))
+    except SyntaxError as error:
+        return Fault(f"{file.name}:{error.lineno}: not Python: {error.msg}")
+    except (OSError, ValueError) as error:
+        return Fault(f"{file} cannot be read: {error}")
+    names = list(_names(tree.body))
+    if step.name not in names and "*" not in names:
+        return Fault(f"no function '{step.name}' in {file.name}", instead(step.name, _functions(tree)))
+    return _wrong_number(step, tree, file)
+
+
+def _wrong_number(step: PythonStep, tree: ast.Module, file: Path) -> Fault | None:
+    same = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef) and each.name == step.name]
+    if len(same) != 1 or same[0] not in tree.body or same[0].decorator_list:
+        return None
+    taken = same[0].args
+    most = len(taken.posonlyargs) + len(taken.args)
+    least, given = most - len(taken.defaults), len(step.from_)
+    if (given > most and not taken.vararg) or given < least:
+        return Fault(f"{file.name}:{same[0].lineno}: '{step.name}' takes {most} views, `from` names {given}")
+    return None
+
+
+def _functions(tree: ast.Module) -> list[str]:
+    return [each.name for each in tree.body if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")]
+
+
+def _names(body: list[ast.stmt]) -> Iterator[str]:
+    """Every name that the top of a module may bind; `*` where that cannot be told."""
+    for each in body:
+        match each:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield each.name
+            case ast.Import() | ast.ImportFrom():
+                yield from ((alias.asname or alias.name).split(".")[0] for alias in each.names)
+            case ast.Assign():
+                yield from (n.id for target in each.targets for n in ast.walk(target) if isinstance(n, ast.Name))
+            case ast.AnnAssign(target=ast.Name() as name):
+                yield name.id
+            case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While():
+                yield "*"
+
+
+def _installed(module: str) -> bool:
+    top = module.split(".", maxsplit=1)[0]
+    return top in sys.builtin_module_names or PathFinder.find_spec(top, sys.path) is not None
