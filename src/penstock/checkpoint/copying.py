@@ -30,7 +30,7 @@ from penstock.checkpoint.files import checksum_of
 from penstock.checkpoint.home import Home
 
 _OWN = ("backfill", "replay")  # directories of directories like the checkpoint's own
-_FILES = ("spec.json", "fork.json")
+_FILES = ("spec.json", "fork.json", "set-aside.json")
 PARTS = ("spark", "schemas", *_OWN, *_FILES, "ledger")
 """What a backup holds and a restore replaces, in this order. Logs, the lock and older backups are not copied."""
 

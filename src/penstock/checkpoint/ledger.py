@@ -53,6 +53,26 @@ class SinkCount:
 
 
 @dataclass(frozen=True)
+class StepCount:
+    """What became of the rows handed to a stateful step: came = late + untimed + taken. Null where nobody counts: what
+    lies between two stateful steps only the engine sees."""
+
+    came: int | None = None
+    late: int = 0
+    untimed: int = 0  # rows without an event time
+    duplicates: int | None = None  # of those taken, by a step that drops them
+    gave: int | None = None  # rows that came out of it
+    cut: int | None = None  # rows the engine says it dropped as late; of a window groups of rows
+    held: int | None = None  # rows in its state afterwards
+    bytes: int | None = None  # of memory for the state
+    watermark: int = 0  # milliseconds; at the beginning of the batch
+
+    @property
+    def taken(self) -> int | None:
+        return None if self.came is None else self.came - self.late - self.untimed
+
+
+@dataclass(frozen=True)
 class TopicFact:
     """The view a topic is read into, and Kafka's own id of it: a topic that is made again has another one."""
 
@@ -76,6 +96,7 @@ class Entry:
     # Of a batch that is none, but a seek by the operator; its `ranges` are empty and say where the next one begins.
     skipped: list[OffsetRange] = field(default_factory=list)  # never read, because the operator said so
     again: list[OffsetRange] = field(default_factory=list)  # to be read once more
+    stateful: dict[str, StepCount] = field(default_factory=dict)  # by view
 
     @property
     def is_seek(self) -> bool:
@@ -100,6 +121,7 @@ class Entry:
         raw["views"] = {name: ViewCount(**v) for name, v in raw["views"].items()}
         raw |= {name: [OffsetRange(**r) for r in raw.get(name, [])] for name in ("lost", "skipped", "again")}
         raw["sinks"] = {name: SinkCount(**s) for name, s in raw["sinks"].items()}
+        raw["stateful"] = {name: StepCount(**s) for name, s in raw.get("stateful", {}).items()}
         return cls(**raw)
 
 

@@ -66,6 +66,18 @@ class SparkLog:
     def end_of(self, batch: int) -> Positions:
         return self._positions(self.path / "offsets" / str(batch))
 
+    def watermark(self, batch: int) -> int:
+        """How far event time had come when the batch was planned, in milliseconds; 0 where nothing was known yet."""
+        file = self.path / "offsets" / str(batch)
+        try:
+            return int(json.loads(file.read_text().splitlines()[1])["batchWatermarkMs"])
+        except (OSError, ValueError, IndexError, KeyError, TypeError) as error:
+            raise CheckpointForeign(
+                f"cannot read the watermark in {file}",
+                cause=f"{type(error).__name__}: {error}",
+                next_command="penstock checkpoint repair FILE",
+            ) from None
+
     def next_positions(self) -> Positions | None:
         """Where the next batch begins; None where the checkpoint does not say yet."""
         committed = self.committed()

@@ -44,6 +44,16 @@ def _print(report: Report) -> None:
     say(f"  {report.dead:>12,}  dead letters{replayed}")
     for name, count in report.dropped.items():
         say(f"  {count:>12,}  dropped: {name}")
+    for found, what in (
+        (report.late, "came too late for"),
+        (report.untimed, "had no event time for"),
+        (report.duplicates, "de-duplicated by"),
+        (report.taken, "taken into the state of"),
+    ):
+        for view, count in found.items():
+            say(f"  {count:>12,}  {what} {view}")
+    for view, rows in report.held.items():
+        say(f"  {rows:>12,}  rows held in the state of {view} now")
     for expired in report.expired:
         say(f"  no longer in Kafka, taken from the ledger: {expired}")
     for flying in report.in_flight:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 from typing import Any, Literal
 
@@ -28,7 +29,16 @@ _STUCK_AT_LEAST_S = 60.0
 _STUCK_FIRST_S = 900.0  # where there is no batch to compare with
 _SMALL_FILE = 16 << 20
 _MANY_FILES = 200
+_GROWING = 6  # batches in each of which state grew
 _SOON, _SOON_S = 0.5, 6 * 3600.0  # of the retention gone; or so long before the first loss
+
+
+@dataclass(frozen=True)
+class Held:
+    """The state of a step after a batch."""
+
+    rows: int
+    watermark_s: float
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,7 @@ class Ran:
     offsets: int
     cap: int | None = None
     sinks: Mapping[str, tuple[int, float]] = field(default_factory=dict)  # rows and seconds
+    state: Mapping[str, Held] = field(default_factory=dict)  # of stateful steps, by view
 
 
 @dataclass(frozen=True)
@@ -71,6 +82,7 @@ class Facts:
     retention_s: Mapping[str, float] = field(default_factory=dict)  # topic -> how long Kafka keeps a record
     expired: Sequence[Place] = ()  # partitions whose next offset Kafka no longer holds
     files: Mapping[str, Files] = field(default_factory=dict)  # of table sinks
+    keeps_s: Mapping[str, float] = field(default_factory=dict)  # stateful step -> how long a row stays, in event time
     registry: str | None = None  # why it cannot be asked; None: it answers, or there is none
 
 
@@ -299,6 +311,36 @@ def small_files(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def state_growth(facts: Facts) -> Iterator[Finding]:
+    """State that only ever grows: the watermark stands still, or has passed what the step keeps and frees nothing.
+
+    At the beginning state grows by nature, until the watermark has come as far as a row is kept.
+    """
+    for view in sorted({view for ran in facts.batches for view in ran.state}):
+        held = [ran.state[view] for ran in facts.batches if ran.offsets and view in ran.state][-_GROWING:]
+        grew = all(after.rows > before.rows for before, after in pairwise(held))
+        if len(held) < _GROWING or not grew or held[-1].rows < 2 * held[0].rows:
+            continue
+        moved, keeps = held[-1].watermark_s - held[0].watermark_s, facts.keeps_s.get(view)
+        if keeps is not None and 0 < moved <= keeps:
+            continue
+        if keeps is None:
+            why = "nothing in the step makes it forget a key"
+        elif moved:
+            why = f"event time went on by {_span(moved)}; a row should stay for {_span(keeps)}"
+        else:
+            why = "the watermark stands still: event times do not go on, or one side of a join brings nothing"
+        yield Finding(
+            "state-growth",
+            "warning",
+            f"the state of '{view}' only grows: {held[-1].rows:,} rows",
+            (f"it had {held[0].rows:,} rows {len(held)} batches ago, and more after each since", why),
+            "look at the event times of the records (`time` of the step), and at how long it keeps them (`late_after`, "
+            "`within`, timers)",
+            {"view": view, "rows": held[-1].rows, "watermark_moved_s": moved},
+        )
+
+
 def falling_behind(facts: Facts) -> Iterator[Finding]:
     """Verdicts that no other rule explains."""
     bad = {place: said for place, said in facts.verdicts.items() if said in ("STALL", "REWIND")}
@@ -327,6 +369,7 @@ RULES: tuple[Rule, ...] = (
     cap_too_low,
     cap_too_high,
     small_files,
+    state_growth,
 )
 
 

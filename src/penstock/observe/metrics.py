@@ -41,6 +41,12 @@ class Meters:
         self._seconds = Histogram(
             "penstock_batch_seconds", "Time a batch took.", ("pipeline",), buckets=_SECONDS, registry=self.registry
         )
+        self._late = counter("records_late", "Records that came too late for a stateful step, by its view.", "view")
+        self._duplicates = counter("records_duplicate", "Records dropped as duplicates, by view.", "view")
+        self._cut = counter("rows_dropped_by_watermark", "Rows the engine dropped as late, by view.", "view")
+        self._state_rows = gauge("state_rows", "Rows in the state of a step, by its view.", "view")
+        self._state_bytes = gauge("state_bytes", "Memory that the state of a step takes, by its view.", "view")
+        self._watermark = gauge("watermark_delay_seconds", "Time between the watermark and now.")
         self._cap = gauge("rate_max_offsets", "Most offsets of the next batch.")
         self._position = gauge("position", "Next offset to be read.", "topic", "partition")
         self._lag = gauge("lag_offsets", "Offsets between the position and the end.", "topic", "partition")
@@ -64,6 +70,15 @@ class Meters:
         for sink, of_sink in entry.sinks.items():
             self._written.labels(name, sink).inc(of_sink.written)
         self._lost.labels(name).inc(sum(len(r) for r in entry.lost))
+        for view, step in entry.stateful.items():
+            self._late.labels(name, view).inc(step.late)
+            self._duplicates.labels(name, view).inc(step.duplicates or 0)
+            self._cut.labels(name, view).inc(step.cut or 0)
+            if step.held is not None and step.bytes is not None:
+                self._state_rows.labels(name, view).set(step.held)
+                self._state_bytes.labels(name, view).set(step.bytes)
+            if step.watermark:
+                self._watermark.labels(name).set(finished - step.watermark / 1000)
         for r in entry.ranges:
             self._position.labels(name, r.topic, str(r.partition)).set(r.end)
 

@@ -25,7 +25,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from penstock import failpoint, record
-from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, TopicFact
+from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, StepCount, TopicFact
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import BatchUnbalanced, DeadLetterBudget
 from penstock.record import Batch, Failure
@@ -33,10 +33,11 @@ from penstock.runtime import balance, fingerprint
 from penstock.runtime.balance import unbalanced
 from penstock.runtime.budget import Spending
 from penstock.runtime.culprits import culprits, speaks_of_a_value, without
-from penstock.runtime.inlet import Inlet, Position, all_views, passed, repeated, source_views
+from penstock.runtime.inlet import RAW, Inlet, Position, all_views, passed, repeated, source_views
 from penstock.runtime.one_pass import Shortcut, shortcut
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.readers import Readers
+from penstock.runtime.stateful import KEEPS_STATE, Flow, Replanned
 from penstock.runtime.tally import Counted, Handed, Tally
 from penstock.runtime.topics import TopicWatch
 from penstock.sink.contract import Incoming
@@ -51,10 +52,6 @@ if TYPE_CHECKING:
     from penstock.route.dead_letter import DeadLetters
     from penstock.sink.contract import Sink, Written
 
-RAW = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
-    "headers array<struct<key:string,value:binary>>"
-)
 Culprits = dict[str, dict[Position, Failure]]
 """By sink: the records that its steps or its condition fail on."""
 _LOCATED = 1_000_000  # offsets: in larger batches the positions of dead records could fill the driver
@@ -83,13 +80,25 @@ class Assembly:
     took: dict[str, float] = field(default_factory=dict)  # seconds, by sink, of the batch that runs
     budget: Spending | None = None  # how many records may die
     spared: dict[str, set[Position]] = field(default_factory=dict)  # by sink: records it holds already (`replay`)
+    flow: Flow | None = None  # the steps that keep state between batches
+    steps: dict[str, StepCount] = field(default_factory=dict)  # what became of their rows, in the batch that runs
 
     def process(self, raw: DataFrame, batch_id: int) -> Entry:
+        """`raw`: the records of the batch, or what came out of the stateful steps (see `stateful`)."""
+        if self.flow is None:
+            return self._process(raw, batch_id)
+        if self.readers.refresh():
+            self.read_anew()
+            raise Replanned  # the columns in the stream are those it was planned with
+        with self.flow.taken(raw, batch_id, self.inlets) as self.transform:
+            return self._process(self.flow.read_again(raw.sparkSession, self.log.ranges(batch_id)), batch_id)
+
+    def _process(self, raw: DataFrame, batch_id: int) -> Entry:
         ranges = self.log.ranges(batch_id)
         batch = Batch(self.pipeline.name, self.log.query_id() or "", batch_id, tuple(ranges))
         topics = self.topics.facts(r.topic for r in ranges)
         lost = self.topics.lost(ranges)  # before anything is read
-        if self.readers.refresh():
+        if self.flow is None and self.readers.refresh():
             self.read_anew()
         if self.transform.begin(raw.sparkSession, batch):
             self.over, self.way = None, None
@@ -97,16 +106,18 @@ class Assembly:
             self.settle(raw.sparkSession)
         spanned = sum(map(len, ranges))
         locate = spanned <= _LOCATED
-        failed: Culprits = {}
+        aside: Culprits = self.flow.failed(batch_id, {o.sink.name: o.view for o in self.outlets}) if self.flow else {}
+        failed = dict(aside)
         if isinstance(self.way, Shortcut):
             counted, written, over = self._short_way(self.way, raw, batch, locate=locate)
         else:
             try:
                 counted, written, over = self._through_the_engine(raw, batch, topics, failed, locate=locate)
             except Exception as error:
-                failed = self._culprits(raw, batch) if speaks_of_a_value(error) else {}
-                if not failed:
+                found = self._culprits(raw, batch) if speaks_of_a_value(error) else {}
+                if not found:
                     raise
+                failed = {name: {**aside.get(name, {}), **found.get(name, {})} for name in {**aside, **found}}
                 self.replay = True  # some sinks may have been written
                 counted, written, over = self._through_the_engine(raw, batch, topics, failed, locate=locate)
         failpoint.reach("after-sinks", batch_id, raw)
@@ -143,6 +154,7 @@ class Assembly:
             },
             lost=lost if sum(c.read for c in counts.values()) < spanned else [],
             accepted=self.accepted if self.first else [],
+            stateful=self.steps,
         )
         balance.check(entry)
         # 5. the ledger
@@ -207,6 +219,7 @@ class Assembly:
                 for o in self.outlets
             }
             counted = counted or {view: tally.result() for view, tally in tallies.items()}
+            self.steps = self.flow.counts(self.transform, sources, made, batch.id) if self.flow else {}
         finally:
             for tally in tallies.values():
                 tally.release()
@@ -272,8 +285,14 @@ class Assembly:
         told = []
         for outlet in self.outlets:
             rows = outlet.rows(made)
-            told.append(Incoming(outlet.view, rows.schema, _apart(self.pipeline, rows, sources.values(), self.inlets)))
+            apart = _apart(self.pipeline, rows, sources.values(), self.inlets)
+            keys = self.flow.keys(rows, made) if self.flow else ()
+            told.append(Incoming(outlet.view, rows.schema, apart, keys))
             outlet.sink.suits(told[-1])
+        if self.flow is not None:
+            self.flow.check(spark, self.inlets, self.outlets)
+            self.way = KEEPS_STATE
+            return
         self.way = shortcut(self.pipeline, self.inlets, self.outlets, told[0]) if told else None
 
     def _over(self, raw: DataFrame) -> dict[str, str | None]:

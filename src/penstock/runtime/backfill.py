@@ -17,7 +17,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.checkpoint import own_log
@@ -28,6 +28,7 @@ from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.runtime import build, guard, positions, session
 from penstock.runtime.failure import translate
+from penstock.runtime.state_limits import require_none
 from penstock.runtime.supervise import prepare
 from penstock.runtime.watch import StopRequest, Watch
 from penstock.source import kafka as source
@@ -60,6 +61,7 @@ def run(
 ) -> Home:
     """Run every batch of the range that is not committed yet. Returns where its ledger is."""
     watch, stop = watch or Watch(), stop or StopRequest()
+    require_none(pipeline, "a backfill")
     home = build.backfill_home(pipeline, name or wanted.name)
     with home.held():
         log = SparkLog(home.spark)
@@ -69,7 +71,7 @@ def run(
                 pass
         _same_range(home.spark, wanted)
         guard.check(home, pipeline.name, frozenset())
-        assembly = build.assembly(pipeline, home)
+        assembly = replace(build.assembly(pipeline, home), flow=None)
         prepare(assembly, frozenset({TableOfAnotherQuery.code}))  # the stream's own rows are there, of course
         planned, committed = log.planned(), log.committed()
         if planned is None or committed == planned:

@@ -16,6 +16,12 @@ def check(entry: Entry) -> None:
     for name, sink in entry.sinks.items():
         if sink.dropped is not None and sink.dropped < 0:
             raise unbalanced(entry.batch, f"sink '{name}' got more rows than records passed")
+    for view, step in entry.stateful.items():
+        if step.taken is None:
+            continue
+        parted = step.duplicates is not None and step.gave is not None
+        if step.taken < 0 or (parted and step.taken != (step.duplicates or 0) + (step.gave or 0)):
+            raise unbalanced(entry.batch, f"step '{view}': {step}")
 
 
 def unbalanced(batch: int, what: str) -> BatchUnbalanced:

@@ -23,6 +23,8 @@ from penstock.runtime.budget import TOGETHER, Spending
 from penstock.runtime.inlet import Inlet
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.readers import Readers
+from penstock.runtime.state_limits import gets_all, timed
+from penstock.runtime.stateful import flow
 from penstock.runtime.table_copies import Copies
 from penstock.runtime.table_sources import TableSources
 from penstock.runtime.tables import Tables
@@ -71,10 +73,11 @@ def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str]
     ledger = Ledger(at.ledger)
     last = ledger.last()
     allowed = pipeline.dead_letters.budget
-    following = readers(pipeline)
+    following, steps = readers(pipeline), transform(pipeline, tables(pipeline, at))
     return Assembly(
         pipeline=pipeline,
-        transform=transform(pipeline, tables(pipeline, at)),
+        transform=steps,
+        flow=flow(pipeline, steps, SparkLog(at.spark), at.path),
         readers=following,
         inlets=inlets(pipeline, following),
         began=last.start if last else pipeline.source.start_text(),
@@ -131,7 +134,7 @@ def inlet(pipeline: Pipeline, view: str, reading: Readers) -> Inlet:
 
     key = prepared("key", read.key) if read.key else None
     decode = Decode(topic, read, prepared("value", read.value), key)
-    rules = tuple(pipeline.contract.get(view, ()))
+    rules = (*pipeline.contract.get(view, ()), *timed(pipeline, view))
     stop = isinstance(read.value, FromRegistry) and read.value.unreadable == "stop"
     contract = Contract(view, rules, read.value.tombstones == "drop", stop)
     return Inlet(view, decode, contract, alone=len(source.reads()) == 1)
@@ -163,7 +166,7 @@ def _sink(pipeline: Pipeline, name: str, sink: spec.Sink, registry: Callable[[],
         case spec.Sink(console=spec.Console() as to):
             return ConsoleSink(name, to.rows)
         case spec.Sink(memory=spec.MemoryTable() as to):
-            return MemorySink(name, to.table, to.max_rows)
+            return MemorySink(name, to.table, to.max_rows, whole=gets_all(pipeline, sink.from_))
         case spec.Sink(kafka=spec.KafkaTopic() as to):
             encoding, config = Encoding(name, to, pipeline.base, registry), client_config(pipeline)
             if to.guarantee == "at-least-once":

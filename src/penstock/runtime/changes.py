@@ -17,6 +17,7 @@ from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.runtime import build, guard, remembered
 from penstock.runtime.remembered import Remembered
+from penstock.runtime.state_limits import in_stream
 from penstock.spec.model import Pipeline
 
 _TABLES = ("delta", "parquet", "iceberg", "postgres")  # they are asked at a start whether they hold what they got
@@ -69,7 +70,8 @@ def changes(
     found = [*_of_name(pipeline, last), *_of_topics(pipeline, last, set(topics)), *_of_sinks(pipeline, last)]
     if before is not None:
         now = remembered.of(pipeline)
-        found += [*_of_reading(before, now), *_of_targets(before, now), *_of_steps(before, now, stateful)]
+        stream = in_stream(pipeline) if stateful else None
+        found += [*_of_reading(before, now), *_of_targets(before, now), *_of_steps(before, now, stream)]
     return found
 
 
@@ -137,11 +139,13 @@ def _of_targets(before: Remembered, now: Remembered) -> Iterator[Change]:
         yield Change("sink-moved", name, effect, compatible=not held)
 
 
-def _of_steps(before: Remembered, now: Remembered, stateful: bool) -> Iterator[Change]:
+def _of_steps(before: Remembered, now: Remembered, stream: list[str] | None) -> Iterator[Change]:
+    """`stream`: views of the steps that are in the stream, where the checkpoint holds state of theirs."""
     for view in [*before.steps, *(view for view in now.steps if view not in before.steps)]:
         if before.steps.get(view) != now.steps.get(view):
             done = "removed" if view not in now.steps else "added" if view not in before.steps else "changed"
             effect = "counts from the next batch on"
+            stateful = stream is not None and (view in stream or view not in now.steps or not stream)
             if stateful:
                 effect = "does not fit the state in the checkpoint: begin with a new `checkpoint:`"
             yield Change(f"step-{done}", view, effect, compatible=not stateful)

@@ -13,7 +13,7 @@ from penstock.errors import PenstockError
 from penstock.kafka import admin
 from penstock.kafka.connection import Config, client_config
 from penstock.kafka.schema_registry import SchemaRegistry, settings_of
-from penstock.observe.doctor import Facts, Files, Finding, Ran, Stuck, examine
+from penstock.observe.doctor import Facts, Files, Finding, Held, Ran, Stuck, examine
 from penstock.observe.events import EventLog
 from penstock.observe.lag import Lag
 from penstock.observe.verdict import Commit, Verdict, verdict
@@ -22,6 +22,7 @@ from penstock.runtime.lag import lag_of
 from penstock.runtime.standing import running
 from penstock.sink.contract import OfFiles
 from penstock.spec.model import Pipeline
+from penstock.spec.stateful import keeps_for
 
 _BATCHES = 30  # looked back at
 _COMMITS = 8  # that a verdict is over: Kafka is asked for the ends of each
@@ -48,6 +49,7 @@ def facts_of(pipeline: Pipeline) -> Facts:
         retention_s=_retention(config, sorted({each.topic for each in lag.partitions})),
         expired=[(each.topic, each.partition) for each in lag.partitions if each.expired],
         files=_files(pipeline),
+        keeps_s={s.view: keeps.total_seconds() for s in pipeline.transform if (keeps := keeps_for(s.stateful))},
         registry=_registry(pipeline),
     )
 
@@ -60,6 +62,11 @@ def _batches(entries: Sequence[Entry], events: EventLog) -> list[Ran]:
             seconds=took[entry.batch]["seconds"],
             offsets=sum(map(len, entry.ranges)),
             cap=took[entry.batch].get("cap"),
+            state={
+                view: Held(step.held, step.watermark / 1000)
+                for view, step in entry.stateful.items()
+                if step.held is not None
+            },
             sinks={name: (sink.written, sink.seconds) for name, sink in entry.sinks.items()},
         )
         for entry in entries

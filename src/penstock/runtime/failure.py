@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import cast
 
 from penstock import errors
-from penstock.errors import EngineFailed, KafkaUnreachable, OffsetsVanished, PenstockError, RuleStopped
+from penstock.errors import (
+    CheckpointForeign,
+    EngineFailed,
+    KafkaUnreachable,
+    OffsetsVanished,
+    PenstockError,
+    RuleStopped,
+)
 from penstock.runtime.culprits import speaks_of_a_value
 from penstock.transform.contract import STOP_MARK
 from penstock.transform.python import blame
@@ -27,6 +34,11 @@ _KAFKA_AWAY = (
     "Cannot fetch record for offset",  # Spark's words when a poll comes back empty for too long
     "CANNOT_LOAD_KAFKA",
     "Connection refused",
+)
+_OTHER_STATE = (
+    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+    "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
 )
 _OURS = re.compile(
     r"^penstock\.errors\.(\w+): (.*)$(?:\ncause: (.*)$)?(?:\nnext: (.*)$)?", re.MULTILINE
@@ -53,6 +65,14 @@ def translate(error: BaseException, log: Path) -> PenstockError:
         )
     if speaks_of_a_value(error):  # the engine quotes it; what a record says must not decide what happened
         return EngineFailed("the engine failed", cause=blame(text) or _cause(lines), next_command=f"read {log}")
+    other_state = _first(lines, _OTHER_STATE)
+    if other_state:
+        return CheckpointForeign(
+            "the state in the checkpoint does not fit the steps",
+            cause=other_state,
+            next_command="bring back the steps and the columns they read; or begin anew: another `checkpoint:`, and "
+            "sinks of its own",
+        )
     gone = _first(lines, _OFFSETS_GONE)
     if gone:
         return OffsetsVanished(

@@ -22,6 +22,7 @@ from penstock.runtime import build, guard, standing
 from penstock.runtime.outline import target_of
 from penstock.spec.model import Pipeline
 from penstock.spec.sinks import Sink
+from penstock.spec.steps import stateful_steps
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,12 @@ def fork(old: Pipeline, new: Pipeline, *, dry_run: bool = False) -> Fork:
     home, to = build.home(old), build.home(new)
     guard.require_checkpoint(home)
     _require_another(old, new, home, to)
+    if SparkLog(home.spark).stateful and stateful_steps(new.transform):
+        raise BadArgument(
+            f"the state of '{old.name}' cannot be forked",
+            cause="the new pipeline would begin in the middle of windows, joins and keys, with nothing in them",
+            next_command=f"give '{new.name}' a `start:` of its own, before the windows it has to be right about",
+        )
     query, committed, at = standing.steady(home, lambda: _standing(home))
     if at is None:
         raise CheckpointMissing(

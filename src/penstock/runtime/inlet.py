@@ -18,6 +18,11 @@ from penstock.transform.steps import Transform
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+RAW = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
+    "headers array<struct<key:string,value:binary>>"
+)
+"""The columns of Kafka's records, as Spark reads them."""
 Position = tuple[str, int, int]
 """Topic, partition, offset."""
 

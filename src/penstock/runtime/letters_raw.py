@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.runtime.assemble import RAW
+from penstock.runtime.inlet import RAW
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

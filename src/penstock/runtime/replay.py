@@ -34,6 +34,7 @@ from penstock.runtime.inlet import Position
 from penstock.runtime.letters import Letter, Wanted
 from penstock.runtime.letters_raw import raw
 from penstock.runtime.replays import Chosen, Replay
+from penstock.runtime.state_limits import require_none
 from penstock.runtime.supervise import prepare
 from penstock.runtime.topics import TopicWatch
 from penstock.runtime.watch import Watch
@@ -74,6 +75,7 @@ class Outcome:
 
 def choose(pipeline: Pipeline, wanted: Wanted, name: str | None = None, limit: int | None = None) -> Choice:
     """The letters a replay would take now. Raises BadArgument where a replay of that name took others."""
+    require_none(pipeline, "a replay")
     there = replays.found(pipeline)
     same = next((each for each in there if each.name == name), None)
     if name is not None and not _NAME.fullmatch(name):
@@ -151,7 +153,7 @@ def assembled(pipeline: Pipeline, home: Home) -> Assembly:
     letters is lost."""
     made = build.assembly(pipeline, home)
     topics = _Addressed(made.topics.config, made.topics.source, made.topics.known)
-    return replace(made, budget=None, topics=topics)
+    return replace(made, budget=None, topics=topics, flow=None)
 
 
 @dataclass

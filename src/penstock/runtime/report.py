@@ -40,6 +40,12 @@ class Report:
     dead: int = 0
     replayed: int = 0  # of those: dead no more, because a replay brought them home
     dropped: dict[str, int] = field(default_factory=dict)
+    # Of stateful steps, by view.
+    taken: dict[str, int] = field(default_factory=dict)  # records that went into windows, joins, keys
+    late: dict[str, int] = field(default_factory=dict)
+    untimed: dict[str, int] = field(default_factory=dict)  # rows that SQL left without an event time
+    duplicates: dict[str, int] = field(default_factory=dict)
+    held: dict[str, int] = field(default_factory=dict)  # rows in its state now
     proof: dict[str, str] = field(default_factory=dict)  # sink -> "by offset" or "by count"
     expired: list[OffsetRange] = field(default_factory=list)  # Kafka no longer holds them: taken from the ledger
     lost: list[OffsetRange] = field(default_factory=list)  # expired before they were read; the ledger says so

@@ -18,6 +18,8 @@ from penstock.runtime.assemble import Assembly
 from penstock.runtime.failure import translate
 from penstock.runtime.onlookers import looked_on
 from penstock.runtime.regulate import Regulator
+from penstock.runtime.state_limits import require_same
+from penstock.runtime.stateful import Replanned
 from penstock.runtime.watch import StopRequest, Watch
 from penstock.source import kafka as source
 from penstock.source import start
@@ -62,6 +64,7 @@ def run(
         subscription = subscribed(pipeline, assembly, watch)
         prepare(assembly, frozenset(accept))
         report_ignored_start(pipeline, assembly, watch)
+        require_same(pipeline, home)
         remembered.write(home, pipeline)
         spark = session.start(pipeline, home.logs)
         assembly.settle(spark)
@@ -72,8 +75,12 @@ def run(
         def query(batches: _Batches) -> StreamingQuery:
             cap = batches.regulator.starting(batches.assembly.log)
             raw = source.stream(spark, pipeline, subscription, begin, cap=cap, waits=not ends)
-            started = _start(raw, pipeline, home, batches, ends)
+            flow = batches.assembly.flow
+            rows = flow.stream(raw, batches.assembly.inlets) if flow else raw
+            started = _start(rows, pipeline, home, batches, ends, flow.emit if flow else "append")
             batches.regulator.started(started)
+            if flow:
+                flow.started(started)
             return started
 
         batches = _Batches(assembly, watch, stop, Regulator(pipeline.rate, watch.decided, watch.warn), attempts)
@@ -189,6 +196,9 @@ class _Batches:
             began = time.monotonic()
             try:
                 entry = self.assembly.process(raw, batch_id)
+            except Replanned:
+                self.held_back = True
+                raise
             except BaseException as error:
                 self.failure = error
                 raise
@@ -202,11 +212,15 @@ class _Batches:
 
 
 def _start(
-    raw: DataFrame, pipeline: Pipeline, home: Home, batches: Callable[[DataFrame, int], None], ends: bool
+    rows: DataFrame,
+    pipeline: Pipeline,
+    home: Home,
+    batches: Callable[[DataFrame, int], None],
+    ends: bool,
+    emit: str,
 ) -> StreamingQuery:
-    writer = (
-        raw.writeStream.queryName(pipeline.name).foreachBatch(batches).option("checkpointLocation", str(home.spark))
-    )
+    writer = rows.writeStream.queryName(pipeline.name).foreachBatch(batches).outputMode(emit)
+    writer = writer.option("checkpointLocation", str(home.spark))
     if ends:
         writer = writer.trigger(availableNow=True)
     elif isinstance(pipeline.trigger, Every):

@@ -25,7 +25,7 @@ from penstock.kafka.connection import client_config
 from penstock.kafka.consume import position, visible
 from penstock.record import KAFKA, SINK, TRANSFORM, OffsetRange
 from penstock.route.dead_letter import DeadLetters
-from penstock.runtime import build, fingerprint, other_ledgers, recount, replay_proof
+from penstock.runtime import build, fingerprint, other_ledgers, recount, replay_proof, state_proof
 from penstock.runtime.failure import translate
 from penstock.runtime.other_ledgers import Other, Shared
 from penstock.runtime.replay_proof import Took
@@ -71,6 +71,7 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
     for name, sink in sinks.items():
         own = _without_replays(sink, held[name], replayed, report)
         _in_sink(pipeline, sink, own, entries, records, dead, refused, report, others)
+    state_proof.account(pipeline, entries, report)
     former = {name for entry in entries for name in entry.sinks} - sinks.keys()
     report.unproven += [f"sink '{name}' is in the ledger and no longer in the spec" for name in sorted(former)]
     report.records = sum(e.read for e in entries)

@@ -53,7 +53,8 @@ def require_upsertable(sink: str, incoming: Incoming, key: Iterable[str], order_
                 cause=f"it is a {kind.simpleString()}" if name not in (KAFKA, KEY, DELETED) else "it is not kept as is",
                 next_command=f"in view '{incoming.view}', select what is in it as a column: {KEY}.id as id",
             )
-    if order_by is None and not says_origin(incoming.columns):
+    told_apart = bool(incoming.unique) and set(incoming.unique) <= set(key)
+    if order_by is None and not says_origin(incoming.columns) and not told_apart:
         raise SpecInvalid(
             f"sink '{sink}' cannot tell which of two rows with one key is the newer one",
             cause=f"view '{incoming.view}' has no column '{KAFKA}', and the sink has no `order_by`",

@@ -44,6 +44,7 @@ class Incoming:
     view: str
     columns: StructType
     apart: str = ""  # why the rows of one input partition do not stay in one task, in their order; empty: they do
+    unique: tuple[str, ...] = ()  # a batch has one row for each value of these, and a later batch's is the newer one
 
 
 class Sink(Protocol):

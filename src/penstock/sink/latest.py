@@ -121,6 +121,8 @@ def _newest(rows: DataFrame, key: Sequence[str], order_by: str | None, origin: b
 
     by_key = [F.col(quoted(name)) for name in key]
     order = [F.col(quoted(order_by)).desc_nulls_last()] if order_by else []
+    if not origin and not order:
+        return rows.withColumn(PLACED, F.lit(False))  # a key is there once: see `Incoming.unique`
     if not origin:
         return _first(rows.withColumn(PLACED, F.lit(False)), Window.partitionBy(*by_key).orderBy(*order))
     offset, topic, partition, timestamp = (F.col(KAFKA)[name] for name in ("offset", "topic", "partition", "timestamp"))

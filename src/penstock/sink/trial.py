@@ -87,6 +87,7 @@ class MemorySink:
     name: str
     table: str
     most: int  # rows; this is no place for more
+    whole: bool = False  # every batch has all rows: it takes the place of those before it
     guarantee: str = "exactly-once while this process lives; the rows are gone with it"
 
     @property
@@ -103,6 +104,9 @@ class MemorySink:
         import pyarrow as pa
         from pyspark.sql import SparkSession
 
+        if self.whole:
+            for at in [at for at in self._batches if at != (batch.query, batch.id)]:
+                del self._batches[at]
         held = sum(table.num_rows for at, table in self._batches.items() if at != (batch.query, batch.id))
         made = rows.toArrow()
         if held + made.num_rows > self.most:

@@ -11,6 +11,7 @@ from penstock.record import reserved
 from penstock.spec.fields import Schema
 from penstock.spec.formats import CsvFormat, JsonFormat
 from penstock.spec.start import StartAt
+from penstock.spec.stateful_check import late_view_names, stateful_mistakes
 from penstock.spec.step_mistakes import step_mistakes
 from penstock.spec.types import Array, Map, Struct
 from penstock.spec.words import TOPIC_NAME, VIEW_NAME
@@ -38,7 +39,7 @@ def cross_check(spec: Pipeline) -> list[CrossMistake]:
         for i, name in enumerate(names):
             if name in names[:i]:
                 found.append((("contract", view, i, "name"), f"rule '{name}' is defined twice", []))
-    views = [*source_views, *(step.view for step in spec.transform)]
+    views = [*source_views, *(step.view for step in spec.transform), *late_view_names(spec.transform)]
     for name, sink in spec.sinks.items():
         if sink.from_ not in views:
             found.append((("sinks", name, "from"), f"no view '{sink.from_}'", views))
@@ -49,6 +50,7 @@ def cross_check(spec: Pipeline) -> list[CrossMistake]:
         + _target_mistakes(spec)
         + _rate_mistakes(spec.rate)
         + list(step_mistakes(spec))
+        + list(stateful_mistakes(spec))
     )
 
 
@@ -133,6 +135,10 @@ def _view_mistakes(spec: Pipeline) -> list[CrossMistake]:
         if step.view.lower() in views:
             found.append((("transform", i, "view"), f"view '{step.view}' is defined twice", []))
         views.setdefault(step.view.lower(), step.view)
+    for i, step in enumerate(spec.transform):
+        for late in late_view_names([step]):
+            if late.lower() in views:
+                found.append((("transform", i, "view"), f"its late rows have the view '{late}', which is there", []))
     return found
 
 

@@ -39,6 +39,7 @@ _OUR_OWN = {
     "time": "bad-time",
     "pattern": "bad-pattern",
     "bound": "bad-range",
+    "stateful": "bad-step",
 }
 _PATTERNS = {
     words.NAME: "lower case letters, digits, '-' and '_', with a letter first, at most 63",

@@ -16,7 +16,9 @@ from penstock.spec.model import DeadLetters, Kafka, Pipeline
 from penstock.spec.rules import Rule
 from penstock.spec.sinks import DeltaTable, Sink
 from penstock.spec.source import Source, Topic
-from penstock.spec.steps import Step
+from penstock.spec.steps import STATEFUL, Step
+
+_NO_STATE = dict.fromkeys(STATEFUL)
 
 
 def cross_mistakes(data: Any) -> list[CrossMistake]:
@@ -39,7 +41,7 @@ def cross_mistakes(data: Any) -> list[CrossMistake]:
             for view, rules in _mapping(data, "contract").items()
             if isinstance(rules, list) and all(map(_named, rules))
         },
-        transform=[Step.model_construct(view=step["view"], sql="") for step in steps],
+        transform=[Step.model_construct(view=step["view"], sql="", **_NO_STATE) for step in steps],
         sinks={
             name: Sink.model_construct(
                 from_=sink["from"],
@@ -53,11 +55,16 @@ def cross_mistakes(data: Any) -> list[CrossMistake]:
                 memory=None,
             )
             for name, sink in _mappings(data, "sinks").items()
-            if isinstance(sink.get("from"), str)
+            if isinstance(sink.get("from"), str) and not _late(sink["from"], steps)
         },
         dead_letters=DeadLetters.model_construct(kafka=None, delta=None),
     )
     return cross_check(spec)
+
+
+def _late(view: str, steps: list[Any]) -> bool:
+    """Views of late rows come with steps that keep state, of which nothing is taken over but the name."""
+    return any(view.startswith(f"{step['view']}_late") and "sql" not in step for step in steps)
 
 
 def _topic(topic: dict[str, Any]) -> Topic:

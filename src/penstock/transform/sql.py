@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import StepFailed, first_line
@@ -16,6 +17,8 @@ _MOVING = {"Sort", _SHUFFLED}
 
 
 ENRICHED = "_penstock_reference_"  # begins the name of the right side of a join with a reference table
+
+_VIEW = re.compile(r"View \(`([^`]+)`")
 
 
 def rows(view: str, query: str, made: dict[str, DataFrame]) -> DataFrame:
@@ -43,6 +46,12 @@ def moved(rows: DataFrame, source: DataFrame) -> bool:
     """Whether `rows` takes rows of `source` out of the task, or out of the order, that they are read in."""
     between = _between(rows, source)
     return between is None or not _MOVING.isdisjoint(between)
+
+
+def views_in(rows: DataFrame) -> set[str]:
+    """The views, in lower case, that a plan reads: those of the session that the engine names in it."""
+    plan = rows._jdf.queryExecution().analyzed().toString()
+    return {name.lower() for name in _VIEW.findall(plan)}
 
 
 def _between(rows: DataFrame, source: DataFrame) -> list[str] | None:

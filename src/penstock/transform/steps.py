@@ -1,22 +1,36 @@
 """Views feed views: the steps of a spec in order. Run once per batch over the batch's rows, and once before the start
 over no rows. Each kind of step is a module of its own.
+
+Stateful steps run in the stream (`streamed`), which is planned once per start. In a batch their last view is given
+(`Moment`); views between them, which only the stream has, are empty here and nobody may read them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.record import Batch, Failure
 from penstock.spec.enrich import Enrich
 from penstock.spec.python_step import PythonStep
-from penstock.spec.steps import Step
-from penstock.transform import enrich, python, sql
+from penstock.spec.stateful import Deduplicate, Join, State, Window, late_views, sides
+from penstock.spec.stateful_check import late_view_names
+from penstock.spec.steps import Step, stateful_steps
+from penstock.transform import deduplicate, enrich, join, python, sql, state, window
 from penstock.transform.enrich import References
+from penstock.transform.watermark import late
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a batch of a pipeline with stateful steps begins with."""
+
+    rows: DataFrame | None  # what the stream gave: the rows of the last stateful view
+    watermark_ms: int  # rows at or before it were late
 
 
 @dataclass(frozen=True)
@@ -26,6 +40,12 @@ class Transform:
     steps: tuple[Step, ...]
     base: Path  # the directory of the spec
     references: References | None = None  # the tables that steps look rows up in
+    moment: Moment | None = None
+
+    @property
+    def keeping(self) -> list[Step]:
+        """The steps that keep state, in order."""
+        return stateful_steps(self.steps)
 
     def views(self, sources: dict[str, DataFrame]) -> dict[str, DataFrame]:
         """Every view by name: the sources, then the steps in order. Raises StepFailed naming the step."""
@@ -34,12 +54,22 @@ class Transform:
             made |= self.references.views(next(iter(sources.values())).sparkSession)
         for name, rows in made.items():
             rows.createOrReplaceTempView(name)
+        late_ones, last = late_view_names(self.steps), self.keeping[-1:]
         for step in self.steps:
-            made[step.view] = self._rows(step, made)
+            if late_ones and step == self.keeping[0]:
+                made |= self._late(step, made)
+            given = self.moment.rows if self.moment and [step] == last else None
+            made[step.view] = self._rows(step, made) if given is None else given
             if step.enrich and step.enrich.missing:
                 enrich.require_one_row_each(step.view, step.enrich, made, sources)
             made[step.view].createOrReplaceTempView(step.view)
         return made
+
+    def streamed(self, sources: dict[str, DataFrame]) -> DataFrame:
+        """The last stateful view over streams: the plan of the query, up to where batches are handed over."""
+        last = self.steps.index(self.keeping[-1])
+        stream = replace(self, steps=self.steps[: last + 1], moment=None)
+        return stream.views(sources)[self.keeping[-1].view]
 
     def heard_by(self, watch: Any) -> None:
         if self.references is not None:
@@ -63,6 +93,16 @@ class Transform:
         }
 
     def _rows(self, step: Step, made: dict[str, DataFrame]) -> DataFrame:
+        def view(name: str) -> DataFrame:
+            return next(rows for each, rows in made.items() if each.lower() == name.lower())
+
+        def none_of(name: str) -> DataFrame:
+            """The view in the stream; in a batch no rows of it, for its columns."""
+            from pyspark.sql import functions as F
+
+            rows = view(name)
+            return rows if rows.isStreaming else rows.where(F.lit(False))
+
         match step:
             case Step(sql=str(query)):
                 return sql.rows(step.view, query, made)
@@ -71,4 +111,31 @@ class Transform:
             case Step(enrich=Enrich() as how):
                 assert self.references is not None  # the spec names the table
                 return enrich.rows(step.view, how, made, self.references)
+            case Step(window=Window() as of):
+                return window.rows(step.view, of, none_of(of.from_), followed=step != self.keeping[-1])
+            case Step(deduplicate=Deduplicate() as of):
+                return deduplicate.rows(step.view, of, none_of(of.from_))
+            case Step(join=Join() as of):
+                return join.rows(step.view, of, none_of(of.left.from_), none_of(of.right.from_))
+            case Step(state=State() as of):
+                return state.rows(step.view, of, none_of(of.from_), self.base)
         raise AssertionError(step)
+
+    def _late(self, step: Step, made: dict[str, DataFrame]) -> dict[str, DataFrame]:
+        """The rows that came too late for the step, or have no event time, as views of their own."""
+        from pyspark.sql import functions as F
+
+        assert step.stateful is not None
+        found = {}
+        watermark = self.moment.watermark_ms if self.moment else 0
+        for at, (name, (source, time, _)) in enumerate(
+            zip(late_views(step.view, step.stateful), sides(step.stateful), strict=True)
+        ):
+            rows = next(rows for each, rows in made.items() if each.lower() == source.lower())
+            if rows.isStreaming or time not in rows.columns:
+                continue  # in the stream they are dropped; a time that is no column is said by the step
+            too_late = late(step.stateful, at, watermark)
+            assert too_late is not None
+            found[name] = rows.where(F.coalesce(too_late, F.lit(True)))
+            found[name].createOrReplaceTempView(name)
+        return found

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.observe.doctor import Facts, Files, Ran, Stuck, examine
+from penstock.observe.doctor import Facts, Files, Held, Ran, Stuck, examine
 from penstock.observe.lag import PartitionLag, measured
 
 
@@ -32,6 +32,10 @@ HEALTHY = Facts(
 FULL = [ran(n, offsets=10_000) for n in range(10)]
 
 
+def held(number: int, rows: int, watermark: float) -> Ran:
+    return replace(ran(number), state={"w": Held(rows, watermark)})
+
+
 def behind(*lags: int, capacity: float = 5_000.0, **facts: Any) -> Any:
     return measured([partition(p, lag, **facts) for p, lag in enumerate(lags)], capacity)
 
@@ -51,6 +55,7 @@ CASES: dict[str, Facts] = {
     "input-above-capacity": replace(HEALTHY, lag=behind(5_000, 5_000, 5_000, capacity=200.0)),
     "hot-partition": replace(HEALTHY, lag=behind(100, 100, 50_000)),
     "small-files": replace(HEALTHY, files={"lake": Files(5_000, 5_000 * 100_000)}),
+    "state-growth": replace(HEALTHY, batches=[held(n, 100 * (n + 1), 50.0) for n in range(10)], keeps_s={"w": 60.0}),
     "partition-stall": replace(HEALTHY, verdicts={("t", 0): "OK", ("t", 1): "STALL"}),
     "partition-rewind": replace(HEALTHY, verdicts={("t", 0): "OK", ("t", 1): "REWIND"}),
 }
@@ -106,3 +111,16 @@ def test_sink_is_held_to_its_good_batches_not_to_its_first_ones() -> None:
 def test_adaptive_rate_needs_no_advice_about_the_cap() -> None:
     for cause in ("cap-too-low", "cap-too-high"):
         assert examine(replace(CASES[cause], adaptive=True)) == []
+
+
+def test_state_that_fills_or_is_freed_is_not_growing() -> None:
+    kept = replace(HEALTHY, keeps_s={"w": 600.0})
+    filling = [held(n, 100 * (n + 1), 50.0 * n) for n in range(10)]  # the watermark has to come further
+    steady = [held(n, 100 + n % 3, 50.0) for n in range(10)]
+    assert examine(replace(kept, batches=filling)) == []
+    assert examine(replace(kept, batches=steady)) == []
+    past = replace(kept, batches=filling, keeps_s={"w": 60.0})
+    [found] = examine(past)
+    assert "event time went on by 4 min; a row should stay for 1 min" in found.evidence[1]
+    [forever] = examine(replace(kept, batches=filling, keeps_s={}))
+    assert "nothing in the step makes it forget a key" in forever.evidence

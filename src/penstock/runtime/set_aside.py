@@ -1,0 +1,61 @@
+"""Records that a step before a stateful one fails on. They fail the stream, which cannot go on without being told which
+ones to leave out; so they are written down before the query is started again, and stay until their batch is committed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.checkpoint.files import put
+from penstock.record import Failure, OffsetRange
+from penstock.runtime.culprits import culprits
+from penstock.runtime.inlet import Inlet, Position, source_views
+from penstock.transform.steps import Transform
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def search(
+    transform: Transform,
+    inlets: Sequence[Inlet],
+    raw: DataFrame,
+    ranges: tuple[OffsetRange, ...],
+    known: dict[Position, Failure],
+) -> dict[Position, Failure]:
+    """The records that the steps before the first stateful one fail on, but for those that are known."""
+    first = transform.keeping[0]
+    assert first.stateful is not None
+    before = Transform(transform.steps[: transform.steps.index(first)], transform.base)
+    kept = raw.persist()
+    found: dict[Position, Failure] = {}
+    try:
+        for view in first.stateful.inputs:
+
+            def rows_of(part: DataFrame, view: str = view) -> DataFrame:
+                made = before.views(source_views(inlets, part))
+                return next(rows for name, rows in made.items() if name.lower() == view.lower())
+
+            found |= culprits(kept, ranges, rows_of, known)
+    finally:
+        kept.unpersist()
+    return found
+
+
+def write(file: Path, batch: int, records: dict[Position, Failure]) -> None:
+    lines = [[*where, why.error_class, why.reason] for where, why in records.items()]
+    put(file, json.dumps({"batch": batch, "records": lines}).encode())
+
+
+def read(file: Path, committed: int | None) -> dict[int, dict[Position, Failure]]:
+    """By batch. Of one that is committed nothing is left to do: the stream is past them."""
+    try:
+        said = json.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
+    if committed is not None and committed >= said["batch"]:
+        return {}
+    return {said["batch"]: {(t, p, at): Failure(kind, why) for t, p, at, kind, why in said["records"]}}

@@ -1,0 +1,77 @@
+"""What state does not allow: another way into it, other steps over it, records without a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.checkpoint.home import Home
+from penstock.checkpoint.log import SparkLog
+from penstock.errors import BadArgument, CheckpointForeign
+from penstock.runtime import remembered
+from penstock.spec.model import Pipeline
+from penstock.spec.rules import Rule
+from penstock.spec.stateful import sides
+from penstock.spec.stateful_check import depending
+from penstock.spec.steps import stateful_steps
+
+
+def require_none(pipeline: Pipeline, what: str) -> None:
+    """Raise BadArgument where records would have to go through the state of the running query, which they cannot."""
+    steps = pipeline.transform
+    behind = set().union(*(depending(steps, step.view) for step in stateful_steps(steps)))
+    sinks = {name: sink.from_ for name, sink in pipeline.sinks.items() if sink.from_ in behind}
+    for name, view in sinks.items():
+        raise BadArgument(
+            f"{what} cannot reach sink '{name}': its view '{view}' is made by steps that keep state",
+            cause="their state belongs to the stream, in the order it was read: records that come another way would be "
+            "missing in its windows, joins and keys, or close them",
+            next_command="produce the records to their topic again, where they count by their event time; or read a "
+            "range into tables of its own: another `checkpoint:`, other sinks, and `start:` at the position",
+        )
+
+
+def require_same(pipeline: Pipeline, home: Home) -> None:
+    """Raise CheckpointForeign where the checkpoint holds the state of other steps, or none: the engine may take it."""
+    before, log, kept = remembered.read(home), SparkLog(home.spark), in_stream(pipeline)
+    if log.planned() is None:
+        return
+    if not log.stateful and kept:
+        raise _other(kept[-1], "the checkpoint holds no state", f"'{kept[-1]}' would begin in the middle, with nothing")
+    if not log.stateful:
+        return
+    if not kept:
+        raise _other("", "the steps that kept state are gone", "the checkpoint holds state of theirs")
+    now, then = remembered.of(pipeline).steps, before.steps if before else {}
+    for view in kept if before else ():
+        if now[view] != then.get(view):
+            said = then.get(view, "not there")
+            raise _other(view, f"the state in the checkpoint is not that of step '{view}'", f"it was: {said}")
+
+
+def in_stream(pipeline: Pipeline) -> list[str]:
+    """The views of the steps up to the last one that keeps state."""
+    steps, keeping = pipeline.transform, stateful_steps(pipeline.transform)
+    return [step.view for step in steps[: steps.index(keeping[-1]) + 1]] if keeping else []
+
+
+def gets_all(pipeline: Pipeline, view: str) -> bool:
+    """Whether every batch has all rows of the view again (`emit: complete`)."""
+    steps = pipeline.transform
+    complete = [step for step in steps if step.window and step.window.emit == "complete"]
+    return any(view in depending(steps, step.view) for step in complete)
+
+
+def timed(pipeline: Pipeline, view: str) -> Iterator[Rule]:
+    """A record without an event time belongs to no window: where a stateful step is over a source view, such a record
+    becomes a dead letter, as if a rule said so. (Rows that SQL leaves without one are counted by the step.)"""
+    for step in stateful_steps(pipeline.transform):
+        assert step.stateful is not None
+        for name, time, _ in sides(step.stateful):
+            if name.lower() == view.lower() and time is not None:
+                rule = f"`{time}` is not null"
+                yield Rule.model_construct(name=f"time of {step.view}", rule=rule, otherwise="dead-letter")
+
+
+def _other(view: str, what: str, cause: str) -> CheckpointForeign:
+    next_command = "bring the steps back to what they were; or begin anew: another `checkpoint:`, and sinks of its own"
+    return CheckpointForeign(what, cause=cause, next_command=next_command, facts={"view": view})

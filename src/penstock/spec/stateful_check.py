@@ -1,0 +1,180 @@
+"""What can be wrong with stateful steps, as far as no engine is needed to tell.
+
+1. A pipeline has one chain of them: each, from the second on, is over the view of the one before it. The rows of
+   the last one are what a batch is made of.
+2. The first one says how late records may be. Its watermark counts for the others.
+3. What is looked up in front of one stays as it is while the query runs.
+4. Where rows are emitted more than once (`update`, `complete`), every sink that gets them must be able to replace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from penstock.spec.stateful import AnyStateful, Join, State, Window, late_views
+from penstock.spec.steps import Step, stateful_steps
+
+if TYPE_CHECKING:
+    from penstock.spec.model import Pipeline
+    from penstock.spec.sinks import Sink
+
+_Mistake = tuple[tuple[str | int, ...], str, list[str]]
+
+
+def stateful_mistakes(spec: Pipeline) -> Iterator[_Mistake]:
+    steps = list(spec.transform)
+    keeping = stateful_steps(steps)
+    if not keeping:
+        return
+    yield from _of_inputs(spec, steps)
+    for before, step in pairwise(keeping):
+        yield from _of_chain(steps, before, step)
+    first = keeping[0].stateful
+    if isinstance(first, Window) and first.late_after is None and first.emit != "complete":
+        at = ("transform", steps.index(keeping[0]), "window")
+        yield at, "it lacks `late_after`: without it no window could ever be closed", []
+    if first is not None and keeping[0].deduplicate and keeping[0].deduplicate.within is None:
+        at = ("transform", steps.index(keeping[0]), "deduplicate")
+        yield at, "it lacks `within`: without it no key could ever be forgotten", []
+    if isinstance(first, State) and len(keeping) > 1:
+        text = f"'{keeping[0].view}' keeps state by a class of your own: no other stateful step can follow it"
+        yield ("transform", steps.index(keeping[1])), text, []
+    yield from _of_tables(spec, steps[: steps.index(keeping[-1])])
+    yield from _of_sinks(spec, steps, keeping)
+
+
+def _of_tables(spec: Pipeline, before: list[Step]) -> Iterator[_Mistake]:
+    """Reference tables in front of a stateful step: the stream is planned once, with the table of the start."""
+    for i, step in enumerate(before):
+        table = spec.references.get(step.enrich.reference) if step.enrich else None
+        if table is not None and table.refresh is not None:
+            text = "a table with `refresh` cannot be looked up before a step that keeps state: the stream has one plan"
+            yield ("transform", i, "enrich", "reference"), text, []
+        if step.enrich and step.enrich.missing:
+            text = "only `null` before a step that keeps state: let a step after it tell rows without a counterpart"
+            yield ("transform", i, "enrich", "missing"), text, []
+
+
+def late_view_names(steps: Iterable[Step]) -> list[str]:
+    """Views of late rows that sinks can read: those of the first stateful step. Later ones get nothing late."""
+    first = next((step for step in steps if step.stateful), None)
+    return (
+        []
+        if first is None or first.stateful is None or _never_late(first.stateful)
+        else list(late_views(first.view, first.stateful))
+    )
+
+
+def reads(step: Step, view: str) -> bool:
+    """Whether a step speaks of a view. Of SQL the text is searched: a word that only looks like it counts too."""
+    if step.stateful:
+        return view.lower() in [name.lower() for name in step.stateful.inputs]
+    if step.sql is None:
+        return view.lower() in [name.lower() for _, name in step.reads()]
+    return re.search(rf"\b{re.escape(view)}\b", step.text, re.IGNORECASE) is not None
+
+
+def depending(steps: Iterable[Step], on: str) -> set[str]:
+    """The views made of `on`, with itself."""
+    found = {on}
+    for step in steps:
+        if any(reads(step, view) for view in found):
+            found.add(step.view)
+    return found
+
+
+def _never_late(of: AnyStateful) -> bool:
+    return (isinstance(of, Window) and of.emit == "complete") or (isinstance(of, State) and of.time is None)
+
+
+def _of_inputs(spec: Pipeline, steps: list[Step]) -> Iterator[_Mistake]:
+    for i, step in enumerate(steps):
+        known = [*spec.source.reads(), *(before.view for before in steps[:i])]
+        for at, name in _named(step):
+            if name.lower() not in [view.lower() for view in known]:
+                yield ("transform", i, step.kind, *at), f"no view '{name}' before it", known
+
+
+def _named(step: Step) -> Iterator[tuple[tuple[str, ...], str]]:
+    if isinstance(step.stateful, Join):
+        yield ("left", "from"), step.stateful.left.from_
+        yield ("right", "from"), step.stateful.right.from_
+    elif step.stateful:
+        yield ("from",), step.stateful.from_
+
+
+def _of_chain(steps: list[Step], before: Step, step: Step) -> Iterator[_Mistake]:
+    i, of = steps.index(step), step.stateful
+    assert of is not None and before.stateful is not None
+    below = depending(steps[:i], before.view)
+    outside = [name for name in of.inputs if name.lower() not in [view.lower() for view in below]]
+    if outside:
+        text = (
+            f"'{outside[0]}' is not made of '{before.view}', the stateful view before it: a pipeline has one chain of "
+            "stateful steps; make two pipelines"
+        )
+        yield ("transform", i, step.kind), text, []
+        return
+    if isinstance(of, Join):
+        yield ("transform", i, "join"), "a join of streams must be the first stateful step", []
+    elif of.late_after is not None:
+        name = "within" if step.deduplicate else "late_after"
+        yield ("transform", i, step.kind, name), f"has no effect: the watermark is that of '{before.view}'", []
+    for each in (before, step):
+        if each.stateful and each.stateful.emit != "append":
+            at = ("transform", steps.index(each), each.kind, "emit")
+            yield at, f"only `append`: '{before.view}' and '{step.view}' follow each other, and rows must be final", []
+
+
+def _of_sinks(spec: Pipeline, steps: list[Step], keeping: list[Step]) -> Iterator[_Mistake]:
+    last = keeping[-1]
+    assert last.stateful is not None
+    made, i = depending(steps, last.view), steps.index(last)
+    inner: set[str] = set()
+    for step in keeping[:-1]:
+        inner |= depending(steps, step.view)
+    inside = {view.lower() for view in inner - made}
+    if not any(sink.from_.lower() in {view.lower() for view in made} for sink in spec.sinks.values()):
+        yield ("transform", i, "view"), f"no sink gets what '{last.view}' makes", []
+    for name, sink in spec.sinks.items():
+        if sink.from_.lower() in inside:
+            text = (
+                f"'{sink.from_}' stays inside the stream: only '{last.view}', the last stateful view, comes out of it"
+            )
+            yield ("sinks", name, "from"), text, []
+        elif sink.from_.lower() in {view.lower() for view in made} and last.stateful.emit != "append":
+            why = _cannot_replace(sink, last)
+            if why:
+                text = f"`emit: {last.stateful.emit}` of '{last.view}' gives a row several times, and {why}"
+                yield ("sinks", name, "from"), text, []
+    for j, step in enumerate(steps[i + 1 :], i + 1):
+        for view in sorted(inner - made):
+            if reads(step, view) and step.view not in inner:
+                yield ("transform", j), f"'{view}' stays inside the stream: only '{last.view}' comes out of it", []
+
+
+def _cannot_replace(sink: Sink, step: Step) -> str | None:
+    """Why a sink must not get rows that replace earlier ones; None: it can."""
+    of = step.stateful
+    assert of is not None
+    if sink.console or sink.memory:
+        return None if of.emit == "complete" or sink.console else "a table in memory only grows: use `emit: complete`"
+    table = sink.delta or sink.iceberg or sink.postgres
+    upsert = table.upsert if table else None
+    if upsert is None:
+        return "the sink appends: it would hold all of them; use a sink with `upsert`, or `emit: append`"
+    if sink.from_.lower() != step.view.lower():
+        return None  # what SQL makes of the columns only the engine knows
+    keys, has = set(of.keys), set(upsert.key)
+    needed = keys - {"window_start", "window_end"} if isinstance(of, Window) else keys
+    missing = needed - has
+    if isinstance(of, Window) and not has & {"window_start", "window_end"}:
+        missing |= {"window_start"}
+    if missing:
+        return f"the `key` of the sink's `upsert` lacks {', '.join(sorted(missing))}: rows would replace others"
+    if has - keys:
+        return f"the `key` of the sink's `upsert` has {', '.join(sorted(has - keys))}, which changes from row to row"
+    return None

@@ -1,0 +1,65 @@
+"""Joins of two streams against an oracle in plain Python, over random event times, with a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.stateful import FEW, Event, Stream, pairs, some_events
+
+from penstock.local.broker import Cluster
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+EVENTS = some_events(5, until=300)
+COLUMNS = {
+    "key": "coalesce(orders.key, payments.key)",
+    "order": "orders.number",
+    "payment": "payments.number",
+}
+
+
+@pytest.fixture(scope="session")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("joins")
+
+
+def numbered(stream: Stream, name: str, events: list[Event]) -> None:
+    first = len(stream.sent[name])
+    stream.feed((Event(event.key, event.at, first + n) for n, event in enumerate(events)), name)
+
+
+@pytest.mark.parametrize("kind", ["inner", "left"])
+@FEW
+@given(left=st.tuples(EVENTS, EVENTS), right=st.tuples(EVENTS, EVENTS))
+def test_pairs_are_those_of_the_oracle(
+    kafka: Cluster, directory: Path, kind: str, left: tuple[list[Event], ...], right: tuple[list[Event], ...]
+) -> None:
+    join: dict[str, Any] = {
+        "left": {"from": "orders", "time": "at", "late_after": "60s"},
+        "right": {"from": "payments", "time": "at", "late_after": "30s"},
+        "on": ["key"],
+        "within": "50s",
+        "type": kind,
+        "columns": COLUMNS,
+    }
+    stream = Stream.make(kafka.bootstrap, directory, [{"view": "paid", "join": join}], "orders", "payments")
+    # The last ones are far ahead: everything before them is settled, and they have no counterpart.
+    last = ([], [Event("z", 5000)]), ([], [Event("y", 5000)])
+    for orders, more, payments, others in zip(left, last[0], right, last[1], strict=True):
+        numbered(stream, "orders", [*orders, *more])
+        numbered(stream, "payments", [*payments, *others])
+        stream.run()
+    found, alone, _, late = pairs(stream.batches("orders"), stream.batches("payments"), 50, (60, 30))
+    expected = {(one.key, one.number, other.number) for one, other in found}
+    if kind == "left":
+        expected |= {(one.key, one.number, None) for one in alone if one.key != "z"}
+    rows = stream.rows()
+    assert {(row["key"], row["order"], row["payment"]) for row in rows} == expected
+    assert len(rows) == len(expected)
+    assert [entry.stateful["paid"].late for entry in stream.entries()] == late
+    report = stream.payments.verify()
+    assert report.complete, report.findings
