@@ -1,7 +1,8 @@
 """`python -m bench [--records N] [--rounds N] [--case NAME]... [--quick]`: run the cases, print tables, write JSON.
 
 What is in `bench.json`: a list of rows with case, system, records_per_s, peak_mb and ratio, and besides these what the
-ratio is against, how many records a round has and how many rounds the median is of.
+ratio is against, how many records a round has and how many rounds the median is of. The rows of `real-time-latency`
+have p50_ms and p99_ms, and its ratio is that of the medians.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bench import latency, plot
 from bench.alternate import QUICK, Plan, alternate
 from bench.cases import CASES, Case, grouped, jobs
 from bench.report import Row, rows, say, table
@@ -30,20 +32,26 @@ def main() -> None:
         help=f"records of the largest topics, the others in proportion (default {Plan.records:,})",
     )
     options.add_argument("--rounds", type=int, help=f"rounds that count, after one to warm up (default {Plan.rounds})")
-    options.add_argument("--case", action="append", choices=list(CASES), metavar="NAME", help="only this; can repeat")
+    options.add_argument(
+        "--case", action="append", choices=[*CASES, latency.CASE], metavar="NAME", help="only this; can repeat"
+    )
     options.add_argument("--quick", action="store_true", help="few records, one round, not warm: does it all run?")
     options.add_argument("--list", action="store_true", help="name the cases and end")
     asked = options.parse_args()
     if asked.list:
         for case in CASES.values():
             say(case.name if case.available else f"{case.name} (waits for {case.needs})")
+        say(latency.CASE)
         return
     plan = QUICK if asked.quick else Plan()
     plan = replace(plan, records=asked.records or plan.records, rounds=asked.rounds or plan.rounds)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that servers and workers are ended
     # A quick run must not overwrite the figures of a real one.
     name = "bench-quick" if asked.quick else "bench"
-    results = run(_chosen(asked.case), BUILD / name, plan)
+    chosen = [each for each in asked.case or [] if each != latency.CASE]
+    results = run(_chosen(chosen), BUILD / name, plan) if chosen or not asked.case else []
+    if not asked.case or latency.CASE in asked.case:
+        results += run_latency(BUILD / f"{name}-latency", asked.quick)
     (BUILD / f"{name}.json").write_text(json.dumps(results, indent=2) + "\n")
 
 
@@ -59,6 +67,18 @@ def run(cases: Sequence[Case], directory: Path, plan: Plan) -> list[Row]:
             tables.append(table(group, made))
     say("\n" + "\n\n".join(tables))
     return results
+
+
+def run_latency(directory: Path, quick: bool) -> list[Row]:
+    """Beside the others: it measures how long a record takes, not how many there are in a second."""
+    with Servers(directory, 0) as servers:
+        found, series = latency.rows(servers.bootstrap, directory, latency.QUICK if quick else latency.Load())
+    named = {"real-time": series[latency.REAL_TIME], "micro-batches": series[latency.BATCHES]}
+    picture = plot.latencies("Kafka to Kafka, 1,000 records/s: share that has arrived after", named)
+    to = BUILD if quick else BUILD.parent / "docs"
+    (to / "real-time-latency.svg").write_text(picture)
+    say("\n" + latency.table(found))
+    return found
 
 
 def _chosen(names: Sequence[str] | None) -> list[Case]:

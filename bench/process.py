@@ -44,7 +44,7 @@ class Worker:
         self._busy = True
         peak, deadline = 0.0, time.monotonic() + _LIMIT_S
         while (said := answered(order)) is None:
-            peak = max(peak, _memory(self._process.pid))
+            peak = max(peak, memory(self._process.pid))
             if self._process.poll() is not None:
                 raise SystemExit(f"{order.out}: the worker ended with {self._process.returncode}; see {self.log}")
             if time.monotonic() > deadline:
@@ -75,7 +75,7 @@ def _tree(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _memory(pid: int) -> float:
+def memory(pid: int) -> float:
     """Memory of a process and all below it, shared pages counted once (PSS)."""
     total = 0.0
     for process in _tree(pid):

@@ -6,6 +6,7 @@
     │   ├── SpecUnreadable         spec-unreadable
     │   ├── ReferenceMissing       reference-missing      (${env:...} or ${file:...} that is not there)
     │   ├── BadArgument            bad-argument
+    │   ├── NotInRealTime          not-in-real-time       (a pipeline or a command that real-time mode has no way for)
     │   ├── SchemaInvalid          schema-invalid         (the registry cannot read a schema)
     │   └── SchemaIncompatible     schema-incompatible    (the registry refuses a schema for its subject)
     ├── EnvironmentFault           exit 3   something outside the pipeline is missing or unreachable
@@ -122,6 +123,10 @@ class ReferenceMissing(UsageError):
 
 class BadArgument(UsageError):
     code = "bad-argument"
+
+
+class NotInRealTime(UsageError):
+    code = "not-in-real-time"
 
 
 class SchemaInvalid(UsageError):

@@ -319,6 +319,14 @@ def test_an_interval_runs_batches_until_it_is_told_to_stop(payments: Payments) -
     assert payments.verify().complete
 
 
+def test_available_now_reads_what_is_there_and_ends(payments: Payments) -> None:
+    payments.spec["trigger"] = "available-now"
+    payments.send(*(good(number) for number in range(3)))
+    supervise.run(payments.pipeline)
+    assert len(payments.rows()) == 3
+    assert payments.verify().complete
+
+
 def test_a_record_for_which_a_rule_cannot_be_computed_breaks_it(payments: Payments) -> None:
     payments.spec["contract"]["payments"] = [{"name": "numbered", "rule": "cast(account as int) / (amount - 5) > 0"}]
     payments.send(good(1, account="12"), good(2, account="twelve"), good(3, account="12", amount=5))

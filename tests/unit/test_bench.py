@@ -125,3 +125,14 @@ def test_a_stream_that_lost_repeated_or_changed_a_row_is_void(system: str, read:
 
 def test_no_case_is_named_twice_and_all_are_in_one_group() -> None:
     assert sum(map(len, cases.grouped(CASES.values()).values())) == len(CASES) == len(cases._ALL)
+
+
+def test_the_picture_of_latencies_has_a_line_per_system_that_ends_at_all_records() -> None:
+    from xml.etree import ElementTree
+
+    from bench import plot
+
+    picture = ElementTree.fromstring(plot.latencies("t", {"batches": [200, 300, 900], "real-time": [1, 1, 2, 40]}))
+    lines = [each.get("d") or "" for each in picture if each.get("stroke-width")]
+    assert len(lines) == 2
+    assert all(line.endswith(" 40.0") for line in lines)  # the top

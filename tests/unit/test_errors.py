@@ -17,6 +17,7 @@ RELEASED = {
         "spec-unreadable",
         "reference-missing",
         "bad-argument",
+        "not-in-real-time",
         "schema-invalid",
         "schema-incompatible",
     },

@@ -97,6 +97,7 @@ class Entry:
     skipped: list[OffsetRange] = field(default_factory=list)  # never read, because the operator said so
     again: list[OffsetRange] = field(default_factory=list)  # to be read once more
     stateful: dict[str, StepCount] = field(default_factory=dict)  # by view
+    real_time: bool = False  # sent on at least once, and counted by the engine; without views: the counts were lost
 
     @property
     def is_seek(self) -> bool:

@@ -61,10 +61,12 @@ def lag(
 def document(pipeline: Pipeline, found: Lag) -> dict[str, Any]:
     """What `--json` prints. Keys stay as they are between releases; new ones may come."""
     from penstock.kafka.mirror import group_of
+    from penstock.spec.real_time import batch_of
 
     catch_up = found.catch_up_s
     return {
         "pipeline": pipeline.name,
+        "real_time": batch_of(pipeline.trigger) is not None,
         "group": group_of(pipeline.name),
         "lag": found.total,
         "behind_s": found.behind_s,
@@ -92,8 +94,16 @@ def document(pipeline: Pipeline, found: Lag) -> dict[str, Any]:
 
 
 def show(pipeline: Pipeline, found: Lag, show_all: bool) -> None:
+    from penstock.spec.duration import text
+    from penstock.spec.real_time import batch_of
+
     output.say(f"{pipeline.name}: {_headline(found)}")
     output.say(f"  {_outlook(found)}")
+    if batch := batch_of(pipeline.trigger):
+        output.say(
+            f"  real-time: the position is that of the last batch, and one lasts {text(batch)}; what came since has "
+            "been sent on already, if the pipeline runs"
+        )
     worst = sorted(found.partitions, key=lambda each: (-each.lag, each.topic, each.partition))
     shown = worst if show_all else worst[:_SHOWN]
     rows = [_row(each) for each in sorted(shown, key=lambda each: (each.topic, each.partition))]

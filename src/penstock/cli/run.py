@@ -54,6 +54,7 @@ def run(
     from penstock.runtime import backfill, build, supervise
     from penstock.runtime.watch import StopRequest
     from penstock.spec.load import load
+    from penstock.spec.real_time import batch_of
 
     if (first is None) != (end is None) or (name and first is None):
         raise BadArgument("a backfill needs both --from and --to", next_command="penstock run --help")
@@ -71,7 +72,8 @@ def run(
                     Attempts(build.home(pipeline)).forgive()  # it did not die of the batch
             os._exit(130)
         stop.ask()
-        output.note("stopping at the end of this batch")
+        at_once = first is None and batch_of(pipeline.trigger) is not None
+        output.note("stopping" if at_once else "stopping at the end of this batch")
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, asked)

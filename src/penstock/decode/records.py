@@ -29,7 +29,7 @@ def _bits(n: int) -> Any:
 
 
 # The last double that is rounded to the largest float: 3.4028235e38, as Java prints that float, must be one.
-_LARGEST_FLOAT = 3.4028235677973362e38
+LARGEST_FLOAT = 3.4028235677973362e38
 _PYTHON: dict[str, Any] = {
     "string": str,
     "boolean": bool,
@@ -37,7 +37,7 @@ _PYTHON: dict[str, Any] = {
     "smallint": _bits(16),
     "int": _bits(32),
     "bigint": _bits(64),
-    "float": Annotated[float, msgspec.Meta(ge=-_LARGEST_FLOAT, le=_LARGEST_FLOAT)],
+    "float": Annotated[float, msgspec.Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)],
     "double": float,
     "date": datetime.date,
     "timestamp": datetime.datetime,

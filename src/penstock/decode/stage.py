@@ -26,7 +26,7 @@ _DDL = {
     "header_map": "map<string,binary>",
 }
 # Where Spark's Kafka source has another name than we have, or none.
-_EXPRESSION = {
+EXPRESSION = {
     "timestamp_type": "timestampType",
     "header_map": "map_from_arrays(array_distinct(headers.key), transform(array_distinct(headers.key), "
     "name -> element_at(filter(headers, header -> header.key = name), -1).value))",
@@ -74,7 +74,7 @@ class Decode:
         sent = raw.select(
             F.col("value").alias(RAW_VALUE),
             *([F.col("key").alias(RAW_KEY)] if self.key else []),
-            *(F.expr(_EXPRESSION.get(name, name)).alias(at) for name, at in inside.items() if name != "value"),
+            *(F.expr(EXPRESSION.get(name, name)).alias(at) for name, at in inside.items() if name != "value"),
         )
         return sent, DecodeBatches(self.value, self.key, self._deletes, with_raw, tuple(inside.values()))
 

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 OWN = (KAFKA, KEY, DELETED)  # Penstock's columns: part of a view, not of a record that is made of it
 _ERROR_TYPE = pa.struct([("class", pa.string()), ("reason", pa.string())])
 _HEADERS = OUTGOING["headers"]
-_OVERHEAD, _OVERHEAD_OF_HEADER = 100, 10  # bytes that Kafka adds, at most: of a batch with one record, of a header
+OVERHEAD, OVERHEAD_OF_HEADER = 100, 10  # bytes that Kafka adds, at most: of a batch with one record, of a header
+NO_KEY = "its key is null, and the topic is compacted"
 _HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -68,7 +69,7 @@ class EncodeRecords:
             failures.setdefault(i, Failure(TOO_LARGE, why))
         if self.keyed:
             for i in pc.indices_nonzero(columns["key"].is_null()).to_pylist():
-                failures.setdefault(i, Failure(MISSING_FIELD, "its key is null, and the topic is compacted"))
+                failures.setdefault(i, Failure(MISSING_FIELD, NO_KEY))
         topics = columns["topic"]
         named = pc.fill_null(pc.match_substring_regex(topics, TOPIC_NAME), False)
         if not pc.all(named).as_py():
@@ -84,7 +85,7 @@ class EncodeRecords:
         """Rows that Kafka would refuse, and with them all of their transaction; and how large they are."""
         if self.largest is None:
             return
-        sizes = sum(_lengths(columns[name]) for name in ("key", "value")) + _sizes_of(columns["headers"]) + _OVERHEAD
+        sizes = sum(_lengths(columns[name]) for name in ("key", "value")) + _sizes_of(columns["headers"]) + OVERHEAD
         for i in np.flatnonzero(sizes > self.largest):
             yield int(i), int(sizes[i])
 
@@ -100,7 +101,7 @@ def _sizes_of(headers: pa.Array) -> NDArray[np.int64]:
     if headers.null_count == len(headers):
         return np.zeros(len(headers), np.int64)
     flat = headers.flatten()
-    sizes = _lengths(flat.field("key")) + _lengths(flat.field("value")) + _OVERHEAD_OF_HEADER
+    sizes = _lengths(flat.field("key")) + _lengths(flat.field("value")) + OVERHEAD_OF_HEADER
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     so_far, ends = np.concatenate([[0], np.cumsum(sizes)]), np.cumsum(counts)
     found: NDArray[np.int64] = so_far[ends] - so_far[ends - counts]

@@ -40,7 +40,7 @@ class DeadLetter:
 
 
 # Fields that travel as headers `penstock.<name>`, and how each is read back.
-_AS_HEADERS = {
+AS_HEADERS = {
     "pipeline": str,
     "query": str,
     "batch": int,
@@ -131,7 +131,7 @@ def from_row(row: Any, batch: Batch) -> DeadLetter:
 def to_headers(letter: DeadLetter) -> Headers:
     """The record's own headers first and unchanged, then ours."""
     ours: Headers = []
-    for name in _AS_HEADERS:
+    for name in AS_HEADERS:
         value = getattr(letter, name)
         if value is not None:
             ours.append((record.HEADER_PREFIX + name, str(value).encode()))
@@ -149,14 +149,14 @@ def from_headers(
     fields: dict[str, Any] = {}
     for name, raw in reversed(headers):
         field = name.removeprefix(record.HEADER_PREFIX)
-        if field == name or field not in _AS_HEADERS or field in fields or raw is None or _FIRST in fields:
+        if field == name or field not in AS_HEADERS or field in fields or raw is None or _FIRST in fields:
             break
         try:
-            fields[field] = _AS_HEADERS[field](raw.decode("utf-8", "replace"))
+            fields[field] = AS_HEADERS[field](raw.decode("utf-8", "replace"))
         except ValueError:
             return None
         first -= 1
-    if not _AS_HEADERS.keys() - _OPTIONAL <= fields.keys():
+    if not AS_HEADERS.keys() - _OPTIONAL <= fields.keys():
         return None
     return DeadLetter(key=key, value=value, headers=headers[:first], **fields)
 

@@ -20,6 +20,7 @@ from penstock.errors import (
     CheckpointMissing,
     EngineFailed,
     JavaMissing,
+    LedgerMissing,
     NotWritable,
     PenstockError,
     RegistryUnreachable,
@@ -31,7 +32,19 @@ from penstock.kafka.connection import client_config
 from penstock.kafka.differences import Difference
 from penstock.kafka.registry_rehearsal import Registration, RegistryRehearsal
 from penstock.kafka.schema_registry import settings_of
-from penstock.runtime import build, diagnosis, guard, jars, java, outline, session, standing, supervise
+from penstock.runtime import (
+    build,
+    diagnosis,
+    guard,
+    jars,
+    java,
+    outline,
+    realtime,
+    same_mode,
+    session,
+    standing,
+    supervise,
+)
 from penstock.runtime.aside import set_aside
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.changes import Change, changes_of
@@ -41,6 +54,7 @@ from penstock.runtime.watch import Watch
 from penstock.sink.parquet import ParquetSink
 from penstock.spec.formats import BytesFormat
 from penstock.spec.model import Pipeline, TopicSettings
+from penstock.spec.real_time import batch_of
 from penstock.spec.topics import topics_of
 
 T = TypeVar("T")
@@ -121,12 +135,15 @@ def plan(pipeline: Pipeline, accept: Collection[str] = ()) -> Plan:
         if there is not None and at is not None and assembly is not None:
             _compare_places(pipeline, assembly, there, home, found, made)
         if assembly is not None:
-            _settle(aside, assembly, made.engine, found)
+            _settle(aside, assembly, made.engine, found, None if there is None else path.topics)
             made.way = assembly.way_in_words()
             made.references = tables.facts()
         made.routes = outline.routes_of(
             pipeline, assembly.outlets if assembly else [], assembly.dead_letters_guarantee if assembly else None
         )
+        if batch_of(pipeline.trigger) is not None:
+            made.way = realtime.WAY if made.way else None
+            made.routes = [replace(route, guarantee=realtime.GUARANTEE, mode=None, why=None) for route in made.routes]
     if pipeline.registry and not any(isinstance(each, RegistryUnreachable) for each in found.problems):
         try:
             registry().subjects()
@@ -143,7 +160,9 @@ def _guarded(pipeline: Pipeline, home: Home, accepted: frozenset[str], anew: Hom
 
     def check() -> list[PenstockError]:
         try:  # accepted or not, the guard must not set the ledger aside now
-            guard.check(home, pipeline.name, accepted - {CheckpointMissing.code})
+            same_mode.check(home, pipeline)
+            mended = {LedgerMissing.code} if same_mode.mendable(home) else set()
+            guard.check(home, pipeline.name, (accepted | mended) - {CheckpointMissing.code})
             if BatchTooLarge.code not in accepted:
                 Attempts(home).check(accepted)
         except PenstockError as error:
@@ -203,7 +222,9 @@ def _compare_places(
     found.problems += found.attempt(lambda: _steady(home, stands)) or []
 
 
-def _settle(aside: Pipeline, assembly: Assembly, engine: Engine, found: _Findings) -> None:
+def _settle(
+    aside: Pipeline, assembly: Assembly, engine: Engine, found: _Findings, topics: list[outline.SourceTopic] | None
+) -> None:
     """Resolve rules, steps and columns in the engine, over no rows."""
     if not assembly.inlets:
         return
@@ -213,7 +234,11 @@ def _settle(aside: Pipeline, assembly: Assembly, engine: Engine, found: _Finding
     if spark is None:
         found.unchecked.append("rules, steps and the columns of sinks: the engine does not start")
         return
-    found.problems += diagnosis.of_plan(spark, assembly)
+    wrong = diagnosis.of_plan(spark, assembly)
+    if not wrong and batch_of(aside.trigger) is not None:
+        partitions = None if topics is None else sum(topic.partitions or 0 for topic in topics)
+        wrong = realtime.problems(spark, assembly, partitions)
+    found.problems += wrong
 
 
 def _engine(pipeline: Pipeline) -> Engine:

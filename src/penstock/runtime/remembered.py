@@ -10,6 +10,7 @@ from typing import Any
 from penstock.checkpoint.files import put
 from penstock.checkpoint.home import Home
 from penstock.runtime.outline import target_of
+from penstock.spec import real_time
 from penstock.spec.model import Every, Pipeline
 
 
@@ -27,16 +28,21 @@ class Remembered:
 def of(pipeline: Pipeline) -> Remembered:
     source = pipeline.source
     some = {name: sorted(topic.partitions) for name, topic in source.topics.items() if topic.partitions is not None}
-    trigger = pipeline.trigger
     return Remembered(
         subscription="by pattern" if source.pattern else "by partitions" if some else "by list",
         partitions=some,
-        trigger=f"every {trigger.every.total_seconds():g}s" if isinstance(trigger, Every) else trigger,
+        trigger=_trigger(pipeline.trigger),
         on_data_loss=source.on_data_loss,
         max_offsets=pipeline.rate.max_offsets,
         sinks={name: asdict(target_of(sink)) for name, sink in pipeline.sinks.items()},
         steps={step.view: step.text for step in pipeline.transform},
     )
+
+
+def _trigger(trigger: object) -> str:
+    if isinstance(trigger, Every):
+        return f"every {trigger.every.total_seconds():g}s"
+    return real_time.WORD if real_time.batch_of(trigger) else str(trigger)
 
 
 def write(home: Home, pipeline: Pipeline) -> None:

@@ -31,7 +31,7 @@ from penstock.errors import BadArgument, PenstockError, SeekRefused
 from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.record import OffsetRange
-from penstock.runtime import build, guard, positions, standing
+from penstock.runtime import build, guard, positions, same_mode, standing
 from penstock.runtime.refusal import Move, refusal
 from penstock.runtime.topics import TopicWatch
 from penstock.source import start
@@ -97,6 +97,7 @@ def _rehearsed(pipeline: Pipeline, now: _Now, to: str | None, to_batch: int | No
 
 
 def _now(pipeline: Pipeline, home: Home) -> _Now:
+    same_mode.require_ledger(pipeline, "checkpoint seek")
     guard.check(home, pipeline.name, frozenset())
     guard.require_sound(home)
     log = SparkLog(home.spark)

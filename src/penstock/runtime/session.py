@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,7 +60,7 @@ def groups_for(pipeline: Pipeline) -> list[str]:
 
 def settings(groups: Iterable[str], master: str = "local[*]") -> dict[str, str]:
     """Spark configuration that Penstock sets; the spec's `spark.conf` comes on top of it."""
-    cores = str(_cores(master))
+    all_cores = str(cores(master))
     conf = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -74,14 +74,14 @@ def settings(groups: Iterable[str], master: str = "local[*]") -> dict[str, str]:
         conf |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.sql.shuffle.partitions": cores,
+            "spark.sql.shuffle.partitions": all_cores,
         }
     if "delta" in groups:
         conf |= {
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             # Delta reads its log with 50 tasks by default: seconds per batch where a few tasks take milliseconds.
-            "spark.databricks.delta.snapshotPartitions": cores,
+            "spark.databricks.delta.snapshotPartitions": all_cores,
         }
     return conf
 
@@ -135,13 +135,19 @@ def gone() -> bool:
 def java_options(asked: dict[str, str], log4j: Path) -> str:
     """Options that come before those of the spec. Java's collector for throughput, unless somebody chose another: a
     batch is as fast as its garbage is cheap, and no one waits for a pause. Java does not start with two."""
-    given = [asked.get(f"spark.driver.{which}JavaOptions", "") for which in ("default", "extra")]
+    collector = [] if collector_chosen(asked) else ["-XX:+UseParallelGC"]
+    given = asked.get("spark.driver.defaultJavaOptions", "")
+    return " ".join([f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}", *collector, given]).strip()
+
+
+def collector_chosen(asked: Mapping[str, object]) -> bool:
+    """Whether the spec's configuration or the environment names a collector of Java's."""
+    given = [str(asked.get(f"spark.driver.{which}JavaOptions", "")) for which in ("default", "extra")]
     chosen = [*given, *(os.environ.get(name, "") for name in _JAVA_OPTIONS)]
-    collector = [] if any(re.search(r"-XX:\+Use\w+GC\b", options) for options in chosen) else ["-XX:+UseParallelGC"]
-    return " ".join([f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}", *collector, given[0]]).strip()
+    return any(re.search(r"-XX:\+Use\w+GC\b", options) for options in chosen)
 
 
-def _cores(master: str) -> int:
+def cores(master: str) -> int:
     given = re.match(r"local\[(\d+)", master)
     return (
         int(given[1])

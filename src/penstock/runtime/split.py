@@ -24,7 +24,7 @@ from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import BEFORE_SPLIT, SparkLog, with_positions
 from penstock.errors import BadArgument, BatchTooLarge, CheckpointForeign
 from penstock.record import Batch, OffsetRange
-from penstock.runtime import build, guard
+from penstock.runtime import build, guard, same_mode
 from penstock.spec.model import Pipeline
 
 
@@ -39,6 +39,7 @@ class Split:
 
 def split(pipeline: Pipeline, most: int | None = None) -> Split:
     """Let the next batch end earlier: after about `most` offsets, or half of what it has."""
+    same_mode.require_ledger(pipeline, "split")
     home = build.home(pipeline)
     with home.held():
         guard.check(home, pipeline.name, frozenset())

@@ -13,7 +13,7 @@ from penstock.checkpoint.home import Home
 from penstock.errors import EngineFailed, PenstockError, RegistryUnreachable
 from penstock.kafka.connection import client_config
 from penstock.record import Batch, Known
-from penstock.runtime import build, guard, remembered, session
+from penstock.runtime import build, guard, remembered, same_mode, session
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.failure import translate
 from penstock.runtime.onlookers import looked_on
@@ -25,6 +25,7 @@ from penstock.source import kafka as source
 from penstock.source import start
 from penstock.source.subscription import Subscription, subscribe
 from penstock.spec.model import Every, Pipeline
+from penstock.spec.real_time import batch_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,10 +53,16 @@ def run(
 
     Raises a PenstockError when the pipeline cannot go on. What was committed stays; the rest is read again next time.
     """
+    if batch_of(pipeline.trigger) is not None:
+        from penstock.runtime import realtime
+
+        realtime.run(pipeline, until_caught_up=until_caught_up, accept=accept, watch=watch, stop=stop)
+        return
     watch, stop = watch or Watch(), stop or StopRequest()
     home = build.home(pipeline)
     with home.held(), looked_on(pipeline, home, watch) as watch:
         guard.check(home, pipeline.name, frozenset(accept))
+        same_mode.check(home, pipeline)
         attempts = Attempts(home)
         attempts.check(frozenset(accept))
         assembly = build.assembly(pipeline, accepted=accept)

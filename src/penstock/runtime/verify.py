@@ -25,7 +25,7 @@ from penstock.kafka.connection import client_config
 from penstock.kafka.consume import position, visible
 from penstock.record import KAFKA, SINK, TRANSFORM, OffsetRange
 from penstock.route.dead_letter import DeadLetters
-from penstock.runtime import build, fingerprint, other_ledgers, recount, replay_proof, state_proof
+from penstock.runtime import build, fingerprint, other_ledgers, recount, replay_proof, same_mode, state_proof
 from penstock.runtime.failure import translate
 from penstock.runtime.other_ledgers import Other, Shared
 from penstock.runtime.replay_proof import Took
@@ -44,6 +44,8 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
 
     Raises LedgerMissing when there is nothing to verify.
     """
+    if backfill is None:
+        same_mode.require_ledger(pipeline, "verify")
     home = build.home(pipeline) if backfill is None else build.backfill_home(pipeline, backfill)
     entries = list(Ledger(home.ledger).entries())
     if not entries:

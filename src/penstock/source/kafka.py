@@ -43,6 +43,17 @@ def stream(
     return spark.readStream.format("kafka").options(**options).load()
 
 
+def live(spark: SparkSession, pipeline: Pipeline, subscription: Subscription, starting_offsets: str) -> DataFrame:
+    """The raw records for real-time mode, which takes no limits."""
+    options = {
+        **_common(pipeline),
+        **subscription.options,
+        "startingOffsets": starting_offsets,
+        "failOnDataLoss": "true" if pipeline.source.on_data_loss == "fail" else "false",
+    }
+    return spark.readStream.format("kafka").options(**options).load()
+
+
 def bounded(spark: SparkSession, pipeline: Pipeline, ranges: Iterable[OffsetRange]) -> DataFrame:
     """Just these offsets, as they are in Kafka now. Nothing is remembered."""
     assigned: dict[str, list[int]] = {}

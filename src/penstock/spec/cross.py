@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.record import reserved
 from penstock.spec.fields import Schema
 from penstock.spec.formats import CsvFormat, JsonFormat
+from penstock.spec.real_time import real_time_mistakes
 from penstock.spec.start import StartAt
 from penstock.spec.stateful_check import late_view_names, stateful_mistakes
 from penstock.spec.step_mistakes import step_mistakes
@@ -51,6 +52,7 @@ def cross_check(spec: Pipeline) -> list[CrossMistake]:
         + _rate_mistakes(spec.rate)
         + list(step_mistakes(spec))
         + list(stateful_mistakes(spec))
+        + real_time_mistakes(spec)
     )
 
 

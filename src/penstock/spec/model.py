@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 from penstock.spec.cross import cross_check
 from penstock.spec.duration import Duration
 from penstock.spec.enrich import ReferenceTable
+from penstock.spec.real_time import RealTime
 from penstock.spec.registry import Registry
 from penstock.spec.rules import Rule
 from penstock.spec.sinks import Sink
@@ -188,10 +189,11 @@ class Pipeline(Part):
         description="Where records go that fail.",
     )
     rate: Rate = Field(default_factory=Rate, description="How much one batch may read.")
-    trigger: Literal["continuous", "available-now"] | Every = Field(
+    trigger: Literal["continuous", "available-now", "real-time"] | Every | RealTime = Field(
         "continuous",
         description="`continuous`: the next batch starts when the last one ends. `available-now`: read what "
-        "is there, then end. `{every: 10s}`: a batch per interval.",
+        "is there, then end. `{every: 10s}`: a batch per interval. `real-time`, or `{real_time: 1m}`: records are sent "
+        "on one by one, from Kafka to Kafka, at least once.",
     )
     checkpoint: Text | None = Field(
         None,

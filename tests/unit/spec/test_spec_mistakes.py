@@ -80,7 +80,7 @@ BAD = [
         14,
         "trigger",
         "wrong-type",
-        "'available-now' or a mapping with 'every'",
+        "'real-time' or a mapping with 'every'",
     ),
     Bad("sinks:", "trigger: {every: 5}\nsinks:", 14, "trigger.every", "bad-duration", "500ms, 10s"),
     Bad("sinks:", "trigger: {evry: 5s, every: 5s}\nsinks:", 14, "trigger.evry", "unknown-key", "mean 'every'"),

@@ -1,0 +1,98 @@
+"""Real-time mode through the command: the example, what it sends and buries, a stop, a restart, what is refused."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.alerts import EXAMPLE, Alerts, payment
+
+from penstock.kafka.consume import headers_of
+from penstock.local.broker import Cluster
+from penstock.spec.load import load
+
+
+@pytest.fixture
+def alerts(kafka: Cluster, tmp_path: Path) -> Alerts:
+    return Alerts(kafka.bootstrap, tmp_path)
+
+
+def test_records_are_sent_on_buried_or_dropped_and_a_restart_repeats_and_loses_nothing(alerts: Alerts) -> None:
+    headers = [("h", b"\x00\xff"), ("h", None)]
+    alerts.spec["transform"][0]["sql"] += " and 10 / (id - 13) is not null"  # fails for one record
+    bad = [payment(100, amount='"x"'), b"{", b'{"id":1}', payment(101, amount='"-5"'), None, payment(13)]
+    with alerts.running() as process:
+        alerts.send(*(payment(i) for i in range(10)), payment(50, '"3"'), payment(51, status="ODD"))
+        alerts.send(*bad, headers=headers)
+        alerts.until(lambda: len(alerts.read(alerts.out)) >= 10 and len(alerts.letters()) >= len(bad))
+        ledger = alerts.directory / ".penstock" / "alerts" / "ledger"
+        alerts.until(lambda: any(json.loads(line)["views"] for f in ledger.glob("*") for line in f.open()))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, alerts.log()
+    sent = [json.loads(message.value()) for message in alerts.read(alerts.out)]
+    assert {each["id"] for each in sent} == set(range(10))
+    assert sent[0]["gross"] == 2380.0 and sent[0]["amount"] == 2000.0
+    assert all(any(name == "penstock.origin" for name, _ in headers_of(m)) for m in alerts.read(alerts.out))
+    letters = {letter.value: letter for letter in alerts.letters()}
+    assert letters.keys() == set(bad)
+    classes = [letters[value].error_class for value in bad]
+    assert classes == ["wrong-type", "malformed", "missing-field", "broken-rule", "null-value", "failed-step"]
+    assert all(letter.headers == headers and letter.key == b"k" for letter in letters.values())
+    assert letters[bad[5]].sinks == "large" and letters[bad[0]].sinks is None
+    entries = [json.loads(line) for file in sorted(ledger.glob("*")) for line in file.open()]
+    counts = Counter[str]()
+    for entry in entries:
+        assert entry["real_time"]
+        for view in entry["views"].values():
+            counts.update(
+                read=view["read"], dead=view["dead"] + view["rejected"], known=view["dropped"].get("known", 0)
+            )
+    assert counts["read"] == 12 + len(bad) and counts["dead"] == len(bad) and counts["known"] == 1
+
+    with alerts.running():
+        alerts.send(*(payment(i) for i in range(200, 205)))
+        alerts.until(
+            lambda: {200, 201, 202, 203, 204} <= {json.loads(m.value())["id"] for m in alerts.read(alerts.out)}
+        )
+        assert alerts.cli("run", str(alerts.file)).returncode == 4  # the lock
+    ids = Counter(json.loads(message.value())["id"] for message in alerts.read(alerts.out))
+    assert ids.keys() == {*range(10), *range(200, 205)}
+
+    proof = alerts.cli("verify", str(alerts.file))
+    assert proof.returncode == 2 and "not-in-real-time" in proof.stderr and "complete" not in proof.stdout
+    lag = alerts.cli("lag", str(alerts.file))
+    assert lag.returncode == 0 and "real-time: the position is that of the last batch" in lag.stdout
+    assert alerts.cli("checkpoint", "show", str(alerts.file)).returncode == 0
+    assert "Traceback" not in alerts.cli("doctor", str(alerts.file)).stderr
+    alerts.spec["trigger"] = "continuous"
+    switched = alerts.cli("run", str(alerts.file), "--until-caught-up")
+    assert switched.returncode == 4 and "checkpoint-foreign" in switched.stderr
+
+
+def test_plan_states_the_guarantee_and_refuses_steps_that_are_more_than_a_choice(alerts: Alerts) -> None:
+    made = alerts.cli("plan", str(alerts.file), "--json")
+    said = json.loads(made.stdout)
+    assert said["could_start"], said["problems"]
+    assert {route["guarantee"].split(":")[0] for route in said["routes"]} == {"at-least-once"}
+    assert said["path"]["way"].startswith("real-time")
+    alerts.spec["transform"][0]["sql"] = "select account, sum(amount) as gross from payments group by account"
+    said = json.loads(alerts.cli("plan", str(alerts.file), "--json").stdout)
+    assert [problem["code"] for problem in said["problems"]] == ["not-in-real-time"]
+    assert "it groups rows" in said["problems"][0]["cause"]
+
+
+def test_bounded_runs_go_the_ordinary_way_and_caught_up_is_refused(alerts: Alerts) -> None:
+    alerts.send(payment(1), payment(2))
+    refused = alerts.cli("run", str(alerts.file), "--until-caught-up")
+    assert refused.returncode == 2 and "not-in-real-time" in refused.stderr
+    done = alerts.cli("run", str(alerts.file), "--from", "earliest", "--to", "latest")
+    assert done.returncode == 0, done.stderr
+    assert {json.loads(m.value())["id"] for m in alerts.read(alerts.out)} == {1, 2}
+
+
+def test_the_example_is_a_sound_spec(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP", "unused:1")
+    assert load(EXAMPLE / "spec.yaml").trigger == "real-time"
