@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 from ruamel.yaml import YAML
 
+from penstock.errors import KafkaUnreachable
 from penstock.kafka import admin, connection
 from penstock.kafka.consume import headers_of, visible
 from penstock.route import dead_letter
@@ -59,6 +60,11 @@ class Alerts:
         assert producer.flush(30) == 0
 
     def read(self, topic: str) -> list[Any]:
+        for _ in range(20):  # a topic that was just made has no leader for a moment
+            try:
+                return list(visible(self.config, topic, 1))
+            except KafkaUnreachable:
+                time.sleep(0.5)
         return list(visible(self.config, topic, 1))
 
     def letters(self) -> list[dead_letter.DeadLetter]:

@@ -11,7 +11,7 @@ CENT = Decimal("0.01")
 
 
 @F.udf("decimal(18,2)")
-def converted(amount: Decimal, per_euro: Decimal) -> Decimal:
+def converted(amount, per_euro):
     """Banker's rounding, which SQL's `round` is not. Raises for a rate of 0: that payment becomes a dead letter."""
     return (amount / per_euro).quantize(CENT, ROUND_HALF_EVEN)
 

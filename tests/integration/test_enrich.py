@@ -149,7 +149,7 @@ def test_last_good_table_goes_on_when_it_cannot_be_read_and_it_is_read_again_bet
     assert "PATH_NOT_FOUND" in gone
     assert len(list((payments.home / "references" / "rates").iterdir())) == 1
     payments.run()  # also a start goes on without it
-    events = [json.loads(line) for file in (payments.home / "events").iterdir() for line in file.open()]
+    events = [json.loads(line) for file in (payments.home / "events").iterdir() for line in file.open() if line.strip()]
     assert [e["error"]["code"] for e in events if e["event"] == "reference" and e["error"]] == [
         "reference-unusable"
     ] * 3

@@ -30,7 +30,7 @@ from penstock.local.postgres import LocalPostgres
 from penstock.record import Known
 from penstock.sink.contract import Incoming, Written
 from penstock.sink.iceberg import IcebergSink
-from penstock.sink.iceberg_catalog import HadoopCatalog, JdbcCatalog
+from penstock.sink.iceberg_catalog import HadoopCatalog, JdbcCatalog, open_in
 
 
 @pytest.fixture
@@ -72,6 +72,17 @@ class Meets(IcebergSink):
     def _publish(self, spark: Any, batch: Any, attempt: str) -> int:
         self.gate.wait(60)
         return super()._publish(spark, batch, attempt)
+
+
+def test_catalog_is_opened_once_in_a_session_and_again_in_another_one(spark: Any, catalog: HadoopCatalog) -> None:
+    setting = f"spark.sql.catalog.{catalog.name}.cache-enabled"
+    open_in(spark, catalog)
+    spark.conf.unset(setting)
+    open_in(spark, catalog)
+    assert spark.conf.get(setting, None) is None
+    other = spark.newSession()
+    open_in(other, catalog)
+    assert other.conf.get(setting) == "false"
 
 
 def test_batches_are_appended_once_and_proven_without_the_engine(spark: Any, catalog: HadoopCatalog) -> None:

@@ -282,15 +282,16 @@ class Assembly:
         before anything is read."""
         sources = source_views(self.inlets, spark.createDataFrame([], RAW))
         made = self.transform.views(sources)
+        flow = self.flow.over(self.transform) if self.flow else None
         told = []
         for outlet in self.outlets:
             rows = outlet.rows(made)
             apart = _apart(self.pipeline, rows, sources.values(), self.inlets)
-            keys = self.flow.keys(rows, made) if self.flow else ()
+            keys = flow.keys(rows, made) if flow else ()
             told.append(Incoming(outlet.view, rows.schema, apart, keys))
             outlet.sink.suits(told[-1])
-        if self.flow is not None:
-            self.flow.check(spark, self.inlets, self.outlets)
+        if flow is not None:
+            flow.check(spark, self.inlets, self.outlets)
             self.way = KEEPS_STATE
             return
         self.way = shortcut(self.pipeline, self.inlets, self.outlets, told[0]) if told else None

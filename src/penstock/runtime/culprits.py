@@ -65,17 +65,25 @@ def without(rows: DataFrame, positions: Iterable[Position]) -> DataFrame:
 
 
 def _search(
-    ranges: list[OffsetRange], tried: Callable[[list[OffsetRange]], str | None], found: dict[Position, Failure]
+    ranges: list[OffsetRange],
+    tried: Callable[[list[OffsetRange]], str | None],
+    found: dict[Position, Failure],
+    known: str | None = None,
 ) -> None:
-    said = tried(ranges) if ranges and len(found) <= MOST else None
+    """`known`: what was said of more records than these, the others of which are sound. Then these need no trial."""
+    if not ranges or len(found) > MOST:
+        return
+    said = known or tried(ranges)
     if said is None:
         return
     if sum(map(len, ranges)) == 1:
         (one,) = ranges
         found[one.topic, one.partition, one.start] = Failure(FAILED_STEP, shortened(said))
         return
-    for half in _halves(ranges):
-        _search(half, tried, found)
+    left, right = _halves(ranges)
+    before = len(found)
+    _search(left, tried, found)
+    _search(right, tried, found, said if len(found) == before else None)
 
 
 def _halves(ranges: list[OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRange]]:

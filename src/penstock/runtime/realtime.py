@@ -7,8 +7,7 @@ a batch ends. So:
     2. its ledger entry is appended, with the counts that the engine made on the way
 
 A crash or a stop in a batch: the next start begins where the last batch ended, and what was sent since is sent again.
-Nothing is lost, and nothing says which records came twice. A crash between 1 and 2: the counts are gone; the entry is
-written by the next start without them (`mend`).
+Nothing is lost, and nothing says which records came twice. A crash between 1 and 2, or within 1: see `mend`.
 """
 
 from __future__ import annotations
@@ -120,7 +119,12 @@ def require_tasks(spark: SparkSession, partitions: int) -> None:
 
 
 def mend(home: Home, assembly: Assembly, watch: Watch) -> None:
-    """Write the entry of a batch that was committed just before a crash. Its counts are gone."""
+    """What a crash at the end of a batch leaves: offsets without a commit, which say nothing that the next batch does
+    not find out itself and go; or a commit without a ledger entry, which is written now. Its counts are gone."""
+    pending = assembly.log.pending()
+    if pending is not None and same_mode.is_real_time(home):
+        for name in (f"{pending}", f".{pending}.crc"):
+            (home.spark / "offsets" / name).unlink(missing_ok=True)
     batch, last, query = assembly.log.committed(), assembly.ledger.last(), assembly.log.query_id()
     if batch is None or not same_mode.mendable(home) or (last is not None and last.query != query):
         return  # if something is missing, it is more than a crash can have taken: the guard will say so

@@ -85,6 +85,10 @@ class Flow:
         """The views that are made of what comes out of the stream, and of what is in it."""
         return set().union(*(depending(self.transform.steps, step.view) for step in self.transform.keeping))
 
+    def over(self, transform: Transform) -> Flow | None:
+        """The same for other steps: `plan` tries them one by one. None where none of these keeps state."""
+        return replace(self, transform=replace(transform, moment=None)) if transform.keeping else None
+
     def stream(self, raw: DataFrame, inlets: Sequence[Inlet]) -> DataFrame:
         """The plan of the query. Raises StepFailed where the engine has no such plan."""
         spark = raw.sparkSession

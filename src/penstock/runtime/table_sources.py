@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from penstock import record
 from penstock.decode.formats import Place, Prepared, prepare
@@ -46,7 +48,7 @@ class TableSources:
 
     def said(self, table: ReferenceTable, error: BaseException) -> str:
         """What went wrong, without what may be a secret."""
-        text = error.what if isinstance(error, PenstockError) else first_line(error)
+        text = error.what if isinstance(error, PenstockError) else first_line(_java_says(error) or error)
         if isinstance(error, PenstockError) and error.cause:
             text = f"{text}: {error.cause}"
         for secret in self._secrets(table):
@@ -121,6 +123,14 @@ class TableSources:
         return prepare(how, place)
 
 
+def _java_says(error: BaseException) -> str:
+    """What lies at the bottom of an exception that came from Java."""
+    cause: Any = getattr(error, "java_exception", None)
+    while cause is not None and cause.getCause() is not None:
+        cause = cause.getCause()
+    return str(cause.toString()) if cause is not None else ""
+
+
 def _file(spark: SparkSession, path: str, of: FileTable) -> DataFrame:
     from pyspark.sql import functions as F
 
@@ -163,5 +173,20 @@ def _from_url(url: str) -> dict[str, str]:
     user = {name: given.pop(name) for name in list(given) if name in ("user", "password")}
     host, port = given.pop("host", "localhost"), given.pop("port", "5432")
     database = given.pop("dbname", user.get("user", ""))
+    if "password" not in user and "passfile" in given:
+        user |= _from_file(Path(given["passfile"]), (host, port, database, user.get("user", "")))
     more = {name: value for name, value in given.items() if name in ("sslmode", "sslrootcert", "sslcert", "sslkey")}
     return {"url": f"{_POSTGRES}//{host}:{port}/{database}" + (f"?{urlencode(more)}" if more else ""), **user}
+
+
+def _from_file(file: Path, of: tuple[str, ...]) -> dict[str, str]:
+    """The password in a file as PostgreSQL's tools have it: host:port:database:user:password, `*` for any."""
+    try:
+        lines = file.expanduser().read_text().splitlines()
+    except OSError:
+        return {}
+    for line in lines:
+        parts = [part.replace("\\:", ":").replace("\\\\", "\\") for part in re.split(r"(?<!\\):", line, maxsplit=4)]
+        if len(parts) == 5 and all(part in ("*", wanted) for part, wanted in zip(parts, of, strict=False)):
+            return {"password": parts[4]}
+    return {}

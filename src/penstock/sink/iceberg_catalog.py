@@ -112,12 +112,21 @@ class JdbcCatalog:
         return local(str(row[0])) if row else None
 
 
+# Session and name of the catalogs that are open -> a hash of their settings. Sessions that are cloned from another one
+# inherit its settings, and not what they opened; every query has such a session of its own.
+_opened: dict[tuple[str, str], int] = {}
+
+
 def open_in(spark: SparkSession, catalog: Catalog) -> None:
-    """Make the catalog known to this session. Does nothing where it is open already."""
+    """Make the catalog known to this session. Does nothing where it is open already, with the same settings."""
     prefix = f"spark.sql.catalog.{catalog.name}"
     # Somebody else may change a table; what is cached of it would then be behind.
     plain = {"": _SPARK, ".cache-enabled": "false", **{f".{n}": v for n, v in catalog.settings().items()}}
     secret = {f".{name}": value for name, value in catalog.secrets().items()}
+    opened = spark._jsparkSession.sessionUUID(), catalog.name
+    settings = hash(tuple({**plain, **secret}.items()))
+    if _opened.get(opened) == settings:
+        return
     clash = spark.conf.get(f"{prefix}.warehouse", None) not in (None, plain[".warehouse"])
     if clash:
         raise SpecInvalid(
@@ -130,6 +139,7 @@ def open_in(spark: SparkSession, catalog: Catalog) -> None:
         for name, value in {**plain, **secret}.items():
             spark.conf.set(f"{prefix}{name}", value)
         spark.sql(f"show namespaces in `{catalog.name}`")  # opens it
+        _opened[opened] = settings
     except engine_errors() as error:
         said = said_by(error)
         for value in secret.values():

@@ -27,6 +27,7 @@ _sent: dict[tuple[str, str], bytes] = {}  # by application and file name: what i
 _bases: set[str] = set()  # directories of specs that this process has imported from
 _loaded: set[str] = set()  # modules that were imported from the directory of a spec
 _files: set[str] = set()  # of the modules that steps are in, as tracebacks of workers end with them
+_ENGINE = re.compile(r"[/\\](pyspark|py4j)[/\\]")
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)$')
 _RAISED = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<text>.*))?$")
 # Nothing that a record could be blamed for.
@@ -202,7 +203,7 @@ def _failed(view: str, step: PythonStep, cause: str, next_command: str) -> StepF
 
 def _said(error: Exception) -> str:
     """The exception in one line, with the deepest place in a file that is not the engine's."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "pyspark" not in f.filename]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _ENGINE.search(f.filename)]
     place = next((f for f in reversed(frames) if f.filename != __file__ and not f.filename.startswith("<")), None)
     text = f"{type(error).__name__}: {first_line(error)}" if first_line(error) else type(error).__name__
     if isinstance(error, SyntaxError):

@@ -24,7 +24,7 @@ _TIMES = {"none": "None", "event": "EventTime", "processing": "ProcessingTime"}
 
 def rows(view: str, of: State, source: DataFrame, base: Path) -> DataFrame:
     made = processor(view, of, base)
-    columns = struct_of(of.fields).ddl()
+    columns = struct_of(of.fields).columns()
     missing = [name for name in of.key if name not in source.columns]
     if missing:
         raise StepFailed(

@@ -132,8 +132,8 @@ class Transform:
             zip(late_views(step.view, step.stateful), sides(step.stateful), strict=True)
         ):
             rows = next(rows for each, rows in made.items() if each.lower() == source.lower())
-            if rows.isStreaming or time not in rows.columns:
-                continue  # in the stream they are dropped; a time that is no column is said by the step
+            if rows.isStreaming or dict(rows.dtypes).get(time or "") != "timestamp":
+                continue  # in the stream they are dropped; a time that is none is said by the step
             too_late = late(step.stateful, at, watermark)
             assert too_late is not None
             found[name] = rows.where(F.coalesce(too_late, F.lit(True)))

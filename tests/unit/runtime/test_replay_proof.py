@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, SinkCount, ViewCount
+from penstock.record import OffsetRange
 from penstock.runtime import fingerprint, replay_proof, verify
 from penstock.runtime.replay_proof import Took
 from penstock.runtime.replays import Replay
@@ -70,6 +72,13 @@ def test_letter_that_died_in_one_replay_and_came_home_by_the_next() -> None:
     second = Took(Replay("2", Home(Path("unused"))), 0, entry(1, [3]), {("t", 0, 3): []}, {})
     assert wrong([*STREAM, 3], first, second) == []
     assert wrong([*STREAM, 3, 3], first, second) == ["duplicate"]
+
+
+@pytest.mark.parametrize(("first", "end", "mixed"), [(0, 3, False), (5, 6, True), (9, 12, True), (10, 12, False)])
+def test_record_that_a_replay_and_another_ledger_brought_is_known(first: int, end: int, mixed: bool) -> None:
+    other = replace(entry(0, []), ranges=[OffsetRange("t", 1, 0, 99), OffsetRange("t", 0, first, end)])
+    assert replay_proof.within([TOOK], [other]) is mixed
+    assert not replay_proof.within([], [other])
 
 
 def test_batch_that_is_not_finished_is_not_judged_and_said() -> None:

@@ -203,6 +203,9 @@ class KafkaSink:
         else:
             expected = dict.fromkeys(self._batch_places(batch)[:1], self._known.written + 1)
             most = planned + 1
+            # A driver that was killed may have left its transaction open: until it is ended, marks cannot be read.
+            work = self._batch_work(batch, None)
+            Owner.take(work.config, work.name, work.group, work.open_for)
         marks = transaction.marks(self.config, self._group(batch), self._places(batch))
         found = {place: mark.offset for place, mark in marks.items()}
         if most is not None and found:
