@@ -14,14 +14,16 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from penstock.checkpoint.ledger import Ledger
+from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.errors import EngineFailed
 from penstock.record import CONTRACT
-from penstock.runtime import build, session
+from penstock.runtime import build, session, stateful
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.failure import translate
 from penstock.runtime.letters_raw import raw
@@ -30,12 +32,14 @@ from penstock.spec.case import TOMBSTONES, Case
 from penstock.spec.case_load import TestFile
 from penstock.spec.model import Pipeline, Spark
 from penstock.spec.references import find, missing
+from penstock.testing.case import streamed
 from penstock.testing.case.judge import judged, unknown_columns
 from penstock.testing.case.planned import NoTopics, Planned, ranges_of
 from penstock.testing.case.records import Sent, batches
 from penstock.testing.case.registry import FileRegistry
 from penstock.testing.case.result import Outcome, Result
 from penstock.testing.case.sinks import Gathered, GatheredLetters, gathering
+from penstock.testing.case.streamed import CaseFlow, Streamed
 from penstock.transform.contract import TOMBSTONE
 
 if TYPE_CHECKING:
@@ -114,20 +118,30 @@ class Bench:
         for sink in parts.sinks.values():
             sink.clear()
         planned = [batch for batch in sent if batch]
+        ranges, flow = ranges_of(planned), parts.assembly.flow
+        log = Streamed(ledger / "checkpoint", ranges) if flow else Planned(ledger, ranges)
         assembly = replace(
             parts.assembly,
             outlets=outlets,
             dead_letters=letters,
             ledger=Ledger(ledger),
-            log=Planned(ledger, ranges_of(planned)),
+            log=log,
+            flow=CaseFlow(flow.pipeline, flow.transform, log, ledger / "set-aside.json", given=[*chain(*planned)])
+            if flow
+            else None,
         )
         outcome = Outcome()
+
+        def ended(entry: Entry) -> None:
+            for view in entry.views.values():
+                outcome.dropped.update({_rule_name(rule): count for rule, count in view.dropped.items()})
+
         try:
-            for number, batch in enumerate(planned):
-                # The one place where raw records, in Spark's Kafka columns, are handed to the pipeline.
-                entry = assembly.process(raw(parts.spark, batch), number)
-                for view in entry.views.values():
-                    outcome.dropped.update({_rule_name(rule): count for rule, count in view.dropped.items()})
+            if flow:
+                streamed.run(parts.spark, assembly, planned, ledger, ended)
+            else:
+                for number, batch in enumerate(planned):
+                    ended(assembly.process(raw(parts.spark, batch), number))
         except Exception as error:
             outcome.error = translate(error, self._logs / session.LOG_NAME)
         outcome.rows = {o.sink.name: parts.sinks[o.sink.name].rows() for o in outlets}
@@ -150,14 +164,16 @@ class Bench:
         sinks |= {f"{_VIEW}{view}": Gathered(f"{_VIEW}{view}") for view in views}
         outlets = [Outlet(sinks[name], sink.from_, sink.where) for name, sink in pipeline.sinks.items()]
         outlets += [Outlet(sinks[f"{_VIEW}{view}"], view) for view in views]
+        steps, log = build.transform(pipeline, build.tables(pipeline, Home(home))), Planned(home, [])
         assembly = Assembly(
             pipeline=pipeline,
-            transform=build.transform(pipeline),
+            transform=steps,
+            flow=stateful.flow(pipeline, steps, log, home),
             readers=readers,
             inlets=build.inlets(pipeline, readers),
             outlets=outlets,
             dead_letters=GatheredLetters(),
-            log=Planned(home, []),
+            log=log,
             ledger=Ledger(home),
             topics=NoTopics({}, pipeline.source, {}),
             make_inlets=lambda: build.inlets(pipeline, readers),
@@ -167,7 +183,9 @@ class Bench:
             assembly.settle(spark)
         except Exception as error:
             raise translate(error, self._logs / session.LOG_NAME) from error
-        assembly.way = "a test"  # what the short way does is the same, and it writes files
+        assembly.way = (
+            assembly.way if assembly.flow else "a test"
+        )  # what the short way does is the same, and it writes files
         tests.refuse(unknown_columns(tests, {name: sink.columns for name, sink in sinks.items()}))
         return _Parts(spark, assembly, registry, sinks)
 
