@@ -13,6 +13,7 @@ transaction, reads its mark, and sends only what lies above it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,6 +32,7 @@ from penstock.spec.types import Struct
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_AT_ONCE = 8  # transactional ids that are taken beside each other
 Mode = Literal["exactly-once-by-partition", "exactly-once-by-batch"]
 _SAID = {
     "exactly-once-by-partition": "exactly-once by partition: one transaction per input partition and batch, with its "
@@ -197,20 +199,19 @@ class KafkaSink:
             return
         again = self._begun == batch.id  # in this run: it was planned since the start, and may have been written
         planned = batch.id if again else self._known.planned or 0
+        pending = planned != self._known.written
+        if pending:
+            self._end_open(batch)
         if self.mode == "exactly-once-by-partition":
             expected = dict(self._known.ends)
             most: int | None = None  # being ahead is harmless: what lies below a mark is trimmed
         else:
             expected = dict.fromkeys(self._batch_places(batch)[:1], self._known.written + 1)
             most = planned + 1
-            # A driver that was killed may have left its transaction open: until it is ended, marks cannot be read.
-            work = self._batch_work(batch, None)
-            Owner.take(work.config, work.name, work.group, work.open_for)
         marks = transaction.marks(self.config, self._group(batch), self._places(batch))
         found = {place: mark.offset for place, mark in marks.items()}
         if most is not None and found:
             found = dict.fromkeys(expected, max(found.values()))
-        pending = planned != self._known.written
         for place, offset in expected.items():
             if place not in found and not pending:
                 continue  # Kafka forgets the offsets of a group that is idle for a week; nothing was under way
@@ -229,6 +230,14 @@ class KafkaSink:
                     "an older checkpoint was restored, and its next batches would be taken for written",
                     next_command="restore the checkpoint directory that belongs to this topic",
                 )
+
+    def _end_open(self, batch: Batch) -> None:
+        """A driver that was killed may have left transactions open: until they are ended, marks cannot be read, and the
+        broker ends them only when their time is over."""
+        by_partition = self.mode == "exactly-once-by-partition"
+        works = list(self.works(batch, None).values()) if by_partition else [self._batch_work(batch, None)]
+        with ThreadPoolExecutor(min(_AT_ONCE, len(works) or 1)) as pool:
+            list(pool.map(lambda work: Owner.take(work.config, work.name, work.group, work.open_for), works))
 
     def _check_alone(self, batch: Batch) -> None:
         """A new checkpoint would write everything a second time if an older one has written it already."""
