@@ -307,7 +307,8 @@ def test_a_backfill_sends_a_range_through_the_same_spec_once(payments: Payments)
 def test_a_backfill_to_the_end_ends_before_a_transaction_that_is_open(payments: Payments) -> None:
     for number in range(3):
         put(payments, number, 0)
-    producer = connection.producer({**payments.config, "transactional.id": payments.topic})
+    own = {"transactional.id": payments.topic, "transaction.timeout.ms": "600000"}
+    producer = connection.producer({**payments.config, **own})
     producer.init_transactions(20)
     producer.begin_transaction()
     producer.produce(payments.topic, good(3), partition=0)
