@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from tests import sink_subjects as own
 from tests.broken_sinks import BROKEN, CommitsFirst, Files, FileSink
+from tests.short_way import BrokenDelta, PlainKafka, ShortWay
 
 from penstock.kafka import admin
 from penstock.kafka.connection import connect_to
@@ -36,18 +37,25 @@ SINKS = [
     "kafka-exactly-once-by-batch",
     "kafka-at-least-once",
 ]
+IN_ONE_PASS = ["delta-in-one-pass", "parquet-in-one-pass", "kafka-in-one-pass"]
 KILLED = check_called("killed")
+# The rest is the same whichever way batches take, or is what `replay` and `crash-after-write` show.
+ALSO_IN_ONE_PASS = [
+    "first-write", "replay", "crash-during-write", "task-run-again", "crash-after-write", "two-attempts-at-once",
+    "empty-batch", "large-batch", "rejected-row",
+]  # fmt: skip
 
 
 @pytest.fixture
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """A subject of one of the kinds, over a place of its own."""
 
-    def new_topic() -> tuple[str, str]:
+    def new_topic(**config: str) -> tuple[str, str]:
         kafka: Cluster = request.getfixturevalue("kafka")
         topic = f"out-{uuid.uuid4().hex[:8]}"
-        wanted = {topic: TopicSettings(partitions=1), TOPIC: TopicSettings(partitions=PARTITIONS)}
-        admin.create_missing(connect_to(kafka.bootstrap), wanted)
+        wanted = {topic: TopicSettings(partitions=1, config=config), TOPIC: TopicSettings(partitions=PARTITIONS)}
+        dead = {f"{TOPIC}.DLT": TopicSettings(partitions=1)}  # sent along in one pass
+        admin.create_missing(connect_to(kafka.bootstrap), wanted | dead)
         return kafka.bootstrap, topic
 
     def new_schema() -> tuple[str, str]:
@@ -59,6 +67,10 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
 
     def made(kind: str) -> Subject:
         place = tmp_path / uuid.uuid4().hex[:8]
+        if kind.endswith("in-one-pass"):
+            if kind.startswith("kafka"):
+                return ShortWay(PlainKafka(*new_topic(**{"max.message.bytes": "100000"}), "exactly-once-by-partition"))
+            return ShortWay(made(kind.removesuffix("-in-one-pass")))
         name, _, how = kind.partition("-")
         match name:
             case "delta":
@@ -82,8 +94,21 @@ def test_sink_keeps_the_contract(kind: str, check: Check, make: Make, spark: Any
     check(make(kind), spark)
 
 
+@pytest.mark.parametrize("check", [check_called(name) for name in ALSO_IN_ONE_PASS], ids=str)
+@pytest.mark.parametrize("kind", IN_ONE_PASS)
+def test_batch_in_one_pass_keeps_the_contract(kind: str, check: Check, make: Make, spark: Any) -> None:
+    check(make(kind), spark)
+
+
+def test_batch_in_one_pass_that_is_not_looked_for_is_caught(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(Broken, match="replay: the contract demands"):
+        check_called("replay")(ShortWay(BrokenDelta(tmp_path)), spark)
+
+
 @pytest.mark.parametrize(
-    ("moment", "kinds"), [("halfway", SINKS[1::2]), ("near the end", SINKS[::2])], ids=["halfway", "near the end"]
+    ("moment", "kinds"),
+    [("halfway", [*SINKS, *IN_ONE_PASS][1::2]), ("near the end", [*SINKS, *IN_ONE_PASS][::2])],
+    ids=["halfway", "near the end"],
 )
 def test_process_that_writes_is_killed(moment: doomed.Moment, kinds: list[str], make: Make, spark: Any) -> None:
     """What check `killed` does to one sink, to half of them in one process: a JVM is slow to start."""

@@ -109,6 +109,18 @@ def conditions(rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any, list[int]
             yield field.name, value, [i for i, v in enumerate(there) if v is not None and _not_less(v, value)]
 
 
+def ends(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, Any, list[int]]]:
+    """Column, operator, value and rows: the least value of each column, and the greatest."""
+    found: dict[str, list[tuple[Any, list[int]]]] = {}
+    for name, value, above in conditions(rows):
+        found.setdefault(name, []).append((value, above))
+    for name, values in found.items():
+        (least, every), (greatest, top) = (pick(values, key=lambda pair: len(pair[1])) for pick in (max, min))
+        second = max((above for _, above in values if len(above) < len(every)), key=len, default=[])
+        yield name, ">=", greatest, top
+        yield name, "<=", least, [row for row in every if row not in second]
+
+
 def _not_less(value: Any, than: Any) -> bool:
     """As Spark has it: NaN is equal to itself, and greater than all else."""
     return bool(value != value or (than == than and value >= than))  # noqa: PLR0124  NaN

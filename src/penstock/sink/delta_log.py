@@ -127,6 +127,8 @@ class DeltaLog:
             if table is None:
                 self.path.mkdir(parents=True, exist_ok=True)
                 create_table_with_add_actions(str(self.path), schema, added, mode="error", commit_properties=properties)
+            elif _newest(table, batch) >= batch.id:
+                raise self._beaten("the batch was committed since this attempt looked for it")  # delta-rs does not ask
             elif why := demands(table):
                 raise SinkFailed(
                     f"sink '{self.sink}' does not add batch {batch.id} to {self.path}",
@@ -136,11 +138,7 @@ class DeltaLog:
             else:
                 table.create_write_transaction(added, "append", schema, commit_properties=properties)
         except CommitFailedError as error:
-            raise SinkBusy(
-                f"sink '{self.sink}': somebody else wrote to {self.path} at the same moment",
-                cause=str(error),
-                next_command="nothing: the batch is run again",
-            ) from error
+            raise self._beaten(str(error)) from error
         except DeltaError as error:
             raise SinkFailed(
                 f"sink '{self.sink}' refused batch {batch.id}",
@@ -185,15 +183,18 @@ class DeltaLog:
                 found.setdefault((topic, partition), []).append(offset)
         return found
 
+    def _beaten(self, cause: str) -> SinkBusy:
+        return SinkBusy(
+            f"sink '{self.sink}': somebody else wrote to {self.path} at the same moment",
+            cause=cause,
+            next_command="nothing: the batch is run again",
+        )
+
     def failure(self, error: Exception, batch: Batch) -> Exception:
         """What a failed write means: somebody was faster, the table refuses the rows, or neither: the engine failed."""
         condition = condition_of(error)
         if condition.startswith(_LOST_RACE):
-            return SinkBusy(
-                f"sink '{self.sink}': somebody else wrote to {self.path} at the same moment",
-                cause=said_by(error),
-                next_command="nothing: the batch is run again",
-            )
+            return self._beaten(said_by(error))
         if not refuses(error) and not condition.startswith("DELTA_"):
             return error  # let the caller look at the cause
         return SinkFailed(
@@ -206,6 +207,12 @@ class DeltaLog:
 def _application(batch: Batch) -> str:
     # Without the sink's name: a sink may be renamed, and a table has one writer per pipeline.
     return f"penstock.{batch.pipeline}.{batch.query}"
+
+
+def _newest(table: DeltaTable, batch: Batch) -> int:
+    """The newest batch of this query that the table has."""
+    version = table.transaction_version(_application(batch))
+    return -1 if version is None else version
 
 
 def _commits(table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]:

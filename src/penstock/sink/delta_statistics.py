@@ -8,7 +8,9 @@ bounds, delta-rs finds nothing by a condition on another one.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -26,8 +28,27 @@ _ANY_TEXT = ("", _LAST * _LONGEST_TEXT)
 Bounds = tuple[Any, Any]
 
 
-def statistics(metadata: Any, columns: pa.Schema, not_numbers: frozenset[Path]) -> str:
-    """Of a Parquet file by its footer, in JSON. `not_numbers`: columns that hold NaN, of which the footer is silent."""
+@dataclass(frozen=True)
+class Floats:
+    """Of a column of floats. The file's own footer says nothing of it: it would have to leave NaN out, by the rules of
+    Parquet, and Spark, to which NaN is the greatest number, would then not look for it there."""
+
+    low: float = math.inf
+    high: float = -math.inf
+    nulls: int = 0
+    not_a_number: bool = False
+
+    def __add__(self, more: Floats) -> Floats:
+        low, high = min(self.low, more.low), max(self.high, more.high)
+        return Floats(low, high, self.nulls + more.nulls, self.not_a_number or more.not_a_number)
+
+    @property
+    def bounds(self) -> Bounds | None:
+        return None if self.not_a_number else (_float(self.low), _float(self.high))
+
+
+def statistics(metadata: Any, columns: pa.Schema, floats: Mapping[Path, Floats]) -> str:
+    """Of a Parquet file by its footer, in JSON; of its floats by themselves."""
     bounds: dict[Path, Bounds | None] = {}
     nulls: dict[Path, int] = {}
     for i, leaf in enumerate(leaves(columns)):
@@ -35,9 +56,10 @@ def statistics(metadata: Any, columns: pa.Schema, not_numbers: frozenset[Path]) 
             continue
         path, type_ = leaf
         found = [metadata.row_group(g).column(i).statistics for g in range(metadata.num_row_groups)]
-        nulls[path] = sum(group.null_count for group in found)
+        of = floats.get(path)
+        nulls[path] = of.nulls if of else sum(group.null_count for group in found)
         if nulls[path] < metadata.num_rows and not pa.types.is_binary(type_):
-            bounds[path] = None if path in not_numbers else _bounds(found, type_)
+            bounds[path] = of.bounds if of else _bounds(found, type_)
     said: dict[str, Any] = {"numRecords": metadata.num_rows, "nullCount": _nested(nulls)}
     known = {path: pair for path, pair in bounds.items() if pair is not None}
     if len(known) == len(bounds):
@@ -46,16 +68,26 @@ def statistics(metadata: Any, columns: pa.Schema, not_numbers: frozenset[Path]) 
     return msgspec.json.encode(said).decode()
 
 
+def in_footer(columns: pa.Schema) -> list[str]:
+    """The columns of which a footer has statistics, as Parquet writes their names."""
+    return [".".join(leaf[0]) for leaf in leaves(columns) if leaf and not pa.types.is_floating(leaf[1])]
+
+
 def leaves(columns: pa.Schema) -> Iterator[tuple[Path, pa.DataType] | None]:
     """The columns of a Parquet file, in their order; None inside lists and maps, which have no statistics in Delta."""
     for field in columns:
         yield from _leaves(field.type, (field.name,))
 
 
-def not_numbers(table: pa.Table) -> frozenset[Path]:
-    """The columns that hold NaN."""
-    floats = [leaf[0] for leaf in leaves(table.schema) if leaf and pa.types.is_floating(leaf[1])]
-    return frozenset(path for path in floats if pc.any(pc.is_nan(_at(table, path))).as_py())
+def floats_in(table: pa.Table) -> dict[Path, Floats]:
+    made = {}
+    for path in [leaf[0] for leaf in leaves(table.schema) if leaf and pa.types.is_floating(leaf[1])]:
+        column = _at(table, path)
+        not_a_number = pc.is_nan(column)
+        there = pc.min_max(column.filter(pc.invert(pc.fill_null(not_a_number, True)))).as_py()
+        low, high = (math.inf, -math.inf) if there["min"] is None else (there["min"], there["max"])
+        made[path] = Floats(low, high, column.null_count, bool(pc.any(not_a_number).as_py()))
+    return made
 
 
 def _leaves(type_: pa.DataType, path: Path | None) -> Iterator[tuple[Path, pa.DataType] | None]:
@@ -93,8 +125,6 @@ def _shown(low: Any, high: Any) -> Bounds | None:
             return low, high
         case Decimal():
             return _decimal(low), _decimal(high)
-        case float():
-            return _float(low), _float(high)
         case str():
             return low[:_LONGEST_TEXT], _text_above(high)
         case dt.datetime():

@@ -70,7 +70,7 @@ class FileWriter:
     _rows: int = 0
     _writer: Any = None
     _groups: list[Any] = field(default_factory=list)
-    _not_numbers: set[delta_statistics.Path] = field(default_factory=set)
+    _floats: dict[delta_statistics.Path, delta_statistics.Floats] = field(default_factory=dict)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._waiting.append(batch)
@@ -86,7 +86,7 @@ class FileWriter:
         self._writer.close()
         (metadata,) = self._groups
         size = (self.directory / self._name).stat().st_size
-        stats = delta_statistics.statistics(metadata, self.columns, frozenset(self._not_numbers))
+        stats = delta_statistics.statistics(metadata, self.columns, self._floats)
         return NewFile(self._name, self._rows, size, stats)
 
     def _flush(self) -> None:
@@ -100,9 +100,11 @@ class FileWriter:
                 described,
                 compression="snappy",
                 store_schema=False,
+                write_statistics=delta_statistics.in_footer(self.columns),
                 metadata_collector=self._groups,
             )
         table = pa.Table.from_batches(self._waiting, self.columns)
         self._writer.write_table(table, row_group_size=len(table))
-        self._not_numbers |= delta_statistics.not_numbers(table)
+        for path, found in delta_statistics.floats_in(table).items():
+            self._floats[path] = self._floats.get(path, delta_statistics.Floats()) + found
         self._waiting = []

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
-from penstock.errors import DeadLetterBudget
+from penstock.errors import DeadLetterBudget, SinkBusy
 from penstock.record import Batch
 from penstock.runtime import build
 from penstock.runtime.one_pass import Files, Judge, Shortcut
@@ -78,3 +78,22 @@ def test_file_of_a_task_that_died_is_not_published(
     assert sink.held(batch) == 2
     rows = DeltaTable(str(sink.path)).to_pyarrow_table() if kind is DeltaSink else ds.dataset(sink.path).to_table()
     assert rows["a"].to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize("kind", [DeltaSink, ParquetSink])
+def test_second_attempt_at_a_batch_that_was_published_meanwhile_is_refused(
+    tmp_path: Path, kind: type[DeltaSink] | type[ParquetSink]
+) -> None:
+    sink, batch = kind("lake", tmp_path / "lake"), Batch("p", "q-1", 0)
+    attempts = []
+    for _ in range(2):
+        files = Files(sink, COLUMNS, "{}")
+        out = files.begin(batch, None, replay=True)  # neither finds the other's
+        writer = FileWriter(out.directory, out.columns, out.layout)
+        writer.write(pa.RecordBatch.from_pydict({"a": [1]}, schema=COLUMNS))
+        attempts.append((files, vars(writer.close())))
+    (first, file), (second, other) = attempts
+    assert first.end(batch, [file], 1).rows == 1
+    with pytest.raises(SinkBusy):
+        second.end(batch, [other], 1)
+    assert sum(sink.rows_by_batch("q-1").values()) == 1
