@@ -73,9 +73,10 @@ def mistakes(errors: Iterable[ErrorDetails], document: Document, root: shape.Par
         path, unions, is_key = _walk(error["loc"], document.data)
         cause = causes.setdefault(path, _Cause(key=is_key))
         cause.errors.append(error)
-        if error["type"] == "missing" and path[:-1] in unions and _has_a_key(document.data, root, path[:-1]):
+        other = path[:-1] in unions and not _tagged(error["loc"], document.data, path[:-1])
+        if error["type"] == "missing" and other and _has_a_key(document.data, root, path[:-1]):
             of_another.add(path)  # the key that is there belongs to another branch: `{real_time: 1m}` needs no `every`
-        if error["type"] == "extra_forbidden" and path[:-1] in unions and path[-1] in _keys_at(root, path[:-1]):
+        if error["type"] == "extra_forbidden" and other and path[-1] in _keys_at(root, path[:-1]):
             of_another.add(path)  # and `every` is not unknown because the branch with `real_time` does not have it
         # A union is settled by the branch that got further into the data.
         deeper.update(union for union in unions if union != path)
@@ -85,17 +86,29 @@ def mistakes(errors: Iterable[ErrorDetails], document: Document, root: shape.Par
         for path, cause in causes.items()
         if cause.errors[0]["type"] == "extra_forbidden"
     }
-    others = {path[:-1] for path in causes.keys() - of_another if path}
+    others = {path[:-1] for path, cause in causes.items() if path and (path not in of_another or _more(cause.errors))}
     for path, cause in causes.items():
-        if cause.errors[0]["type"] == "missing" and (path in mistyped or path in of_another):
-            continue
         of_one = path in of_another and path[:-1] in others  # where nothing else is wrong: keys of two branches at once
+        if cause.errors[0]["type"] == "missing" and (path in mistyped or of_one):
+            continue
         if of_one and all(error["type"] == "extra_forbidden" for error in cause.errors):
             continue
         # What a validator of ours says is more to the point than that another branch expected text.
         own = [error for error in cause.errors if error["type"] in _OUR_OWN]
         if own or path not in deeper:
             yield _mistake(path, _Cause(own or cause.errors, cause.key), document, root)
+
+
+def _more(errors: Iterable[ErrorDetails]) -> bool:
+    """Whether something is wrong with a value, and not only with which keys there are."""
+    return any(error["type"] not in ("missing", "extra_forbidden") for error in errors)
+
+
+def _tagged(loc: tuple[int | str, ...], data: Any, path: Path) -> bool:
+    """Whether the data itself says which branch it is: `format: csv` is read as nothing else."""
+    for step in path:
+        data = data[step]
+    return any(step in data.values() for step in loc if isinstance(step, str))
 
 
 def _has_a_key(data: Any, root: shape.Part, path: Path) -> bool:

@@ -153,3 +153,27 @@ def test_file_of_tests_is_checked_against_its_spec(tmp_path: Path) -> None:
     tests.write_text(f"spec: {EXAMPLE}\ncases:\n- {{name: a, given: {{payment: []}}, expect: {{}}}}\n")
     done = penstock("check", str(tests), expected=2)
     assert f"{tests}:3:21: cases[0].given.payment: the spec reads no topic 'payment'" in done.stdout
+
+
+def test_key_that_a_format_a_sink_or_a_catalog_needs_is_missing(tmp_path: Path) -> None:
+    spec = tmp_path / "a.yaml"
+    spec.write_text(
+        """penstock: 1
+name: a
+kafka: {bootstrap: "localhost:1"}
+source: {topics: {t: {value: {format: csv, delimiter: "ab"}, key: {format: csv}}, u: {value: {format: string}}}}
+sinks:
+  k: {from: t, kafka: {topic: o, key: {format: string}, value: {format: bytes}}}
+  i: {from: u, iceberg: {table: x.y, catalog: {type: hadoop}}}
+"""
+    )
+    *said, total = penstock("check", str(spec), expected=2).stdout.splitlines()
+    assert [line.split(": ")[1] for line in said] == [
+        "source.topics.t.value.schema",
+        "source.topics.t.value.delimiter",
+        "source.topics.t.key.schema",
+        "sinks.k.kafka.key.column",
+        "sinks.k.kafka.value.column",
+        "sinks.i.iceberg.catalog.warehouse",
+    ]
+    assert total == "1 file, 6 mistakes"
