@@ -114,6 +114,9 @@ class Known:
     ends: Mapping[tuple[str, int], int] = field(default_factory=dict)  # where batch `written` ended, per partition
 
 
+BACKFILL = "backfill-"  # begins the id of a backfill, where a stream has that of its query
+
+
 @dataclass(frozen=True)
 class Batch:
     """A batch as sinks and dead letters see it.

@@ -26,6 +26,7 @@ from penstock.checkpoint.log import Positions, SparkLog
 from penstock.errors import BadArgument, TableOfAnotherQuery
 from penstock.kafka import admin
 from penstock.kafka.connection import client_config
+from penstock.record import BACKFILL
 from penstock.runtime import build, guard, positions, session
 from penstock.runtime.failure import translate
 from penstock.runtime.state_limits import require_none
@@ -66,7 +67,7 @@ def run(
     with home.held():
         log = SparkLog(home.spark)
         if log.query_id() is None:
-            id_ = {"id": f"backfill-{uuid.uuid4()}", "range": [wanted.first, wanted.end]}
+            id_ = {"id": f"{BACKFILL}{uuid.uuid4()}", "range": [wanted.first, wanted.end]}
             with own_log.written_down(home.spark, id_, *_resolved(pipeline, wanted)):
                 pass
         _same_range(home.spark, wanted)

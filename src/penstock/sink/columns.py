@@ -42,16 +42,18 @@ def require_columns(sink: str, incoming: Incoming, **settings: Iterable[str]) ->
 
 def require_upsertable(sink: str, incoming: Incoming, key: Iterable[str], order_by: str | None) -> None:
     """Rows can be told apart by their key, and it can be told which of two is newer."""
-    from pyspark.sql.types import MapType, VariantType
+    from pyspark.sql.types import MapType, StructType, VariantType
 
     require_columns(sink, incoming, key=key, order_by=[order_by] if order_by else [])
     for name in [*key, *([order_by] if order_by else [])]:
         kind = incoming.columns[name].dataType
         if isinstance(kind, (MapType, VariantType)) or name in (KAFKA, KEY, DELETED):
+            own = name in (KAFKA, KEY, DELETED)
+            part = f".{kind.names[0]}" if isinstance(kind, StructType) and kind.names else ""
             raise SpecInvalid(
                 f"sink '{sink}' cannot compare rows by '{name}'",
-                cause=f"it is a {kind.simpleString()}" if name not in (KAFKA, KEY, DELETED) else "it is not kept as is",
-                next_command=f"in view '{incoming.view}', select what is in it as a column: {KEY}.id as id",
+                cause="it is a column of Penstock's own" if own else f"it is a {kind.simpleString()}",
+                next_command=f"in view '{incoming.view}', select it under another name: {name}{part} as id",
             )
     told_apart = bool(incoming.unique) and set(incoming.unique) <= set(key)
     if order_by is None and not says_origin(incoming.columns) and not told_apart:

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from penstock.errors import NotWritable, TableDiffers, TableOfAnotherQuery
-from penstock.record import Batch, Known
+from penstock.record import BACKFILL, Batch, Known
 
 
 def require_writable(sink: str, path: Path) -> None:
@@ -56,11 +56,20 @@ def require_own(sink: str, place: object, batch: Batch, queries: Collection[str]
     `queries`: those of which the table holds batches of this pipeline.
     """
     others = sorted(set(queries) - {batch.query})
-    if others and TableOfAnotherQuery.code not in accepted:
+    if not others or TableOfAnotherQuery.code in accepted:
+        return
+    if all(other.startswith(BACKFILL) for other in others):
         raise TableOfAnotherQuery(
-            f"the table of sink '{sink}' holds rows that '{batch.pipeline}' wrote under another checkpoint",
-            cause=f"the checkpoint is new, but {place} has batches of query {', '.join(others)}: "
-            "reading from the start again would write those records a second time",
-            next_command="restore the old checkpoint directory; or, to keep the rows and add to them: "
+            f"the table of sink '{sink}' holds what a backfill of '{batch.pipeline}' wrote, and the stream is new",
+            cause=f"{place} has batches of {', '.join(others)}: where the stream reads the same offsets, it would "
+            "write those records a second time",
+            next_command="let the stream begin after the range (`start:`), or keep both; then: "
             f"penstock run FILE --accept {TableOfAnotherQuery.code}",
         )
+    raise TableOfAnotherQuery(
+        f"the table of sink '{sink}' holds rows that '{batch.pipeline}' wrote under another checkpoint",
+        cause=f"the checkpoint is new, but {place} has batches of query {', '.join(others)}: "
+        "reading from the start again would write those records a second time",
+        next_command="restore the old checkpoint directory; or, to keep the rows and add to them: "
+        f"penstock run FILE --accept {TableOfAnotherQuery.code}",
+    )

@@ -85,6 +85,11 @@ def _source_mistakes(source: Source) -> list[CrossMistake]:
         if name not in assigned:
             text = f"topic '{assigned[0]}' says which partitions are read, so topic '{name}' must too"
             found.append((("source", "topics", name), text, []))
+    for name, topic in source.topics.items():
+        for i, partition in enumerate(topic.partitions or ()):
+            if partition in (topic.partitions or ())[:i]:
+                where = ("source", "topics", name, "partitions", i)
+                found.append((where, f"partition {partition} is there twice", []))
     named = source.start.names() if isinstance(source.start, StartAt) else set()
     kind = "timestamp" if isinstance(source.start, StartAt) and source.start.offsets is None else "offsets"
     for name in sorted(named):

@@ -190,6 +190,9 @@ def _mistake(path: Path, cause: _Cause, document: Document, root: shape.Part) ->
                 spot = document.value_spot(path)
         case "string_too_short" | "too_short":
             code, message = "empty", "must not be empty"
+        case "string_too_long":
+            code, message = "too-long", f"{_shown(value, path)} is too long"
+            hint = f"characters allowed: {error['ctx']['max_length']:,}"
         case "greater_than_equal" | "less_than_equal":
             code, message = "out-of-range", f"{_shown(value, path)} is not allowed"
             bound = error["ctx"]["ge" if kind.startswith("g") else "le"]

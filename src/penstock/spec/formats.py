@@ -93,7 +93,9 @@ class ProtobufFormat(FromRegistry):
         examples=["schemas/payment.proto"],
     )
     message: Text | None = Field(
-        None, description="Full name of the message. Default: the first one of the file.", examples=["shop.Payment"]
+        None,
+        description="Full name of the message. Needed where the file has several at its top.",
+        examples=["shop.Payment"],
     )
     wire: Literal["registry", "raw"] = Field("registry", description="`raw`: values are plain messages of `schema`.")
 

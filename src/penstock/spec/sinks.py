@@ -185,7 +185,9 @@ class EncodeProtobuf(_ToRegistry):
         alias="schema",
         description="Path of the .proto file relative to the spec. Default: as for avro.",
     )
-    message: Text | None = Field(None, description="Full name of the message. Default: the first one of the file.")
+    message: Text | None = Field(
+        None, description="Full name of the message. Needed where the file has several at its top."
+    )
     wire: Literal["registry", "raw"] = Field("registry", description="`raw`: plain messages.")
 
 
