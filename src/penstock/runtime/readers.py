@@ -19,8 +19,10 @@ from penstock.kafka.schema import RegisteredSchema
 from penstock.kafka.schema_cache import from_json, put_whole, to_json
 from penstock.kafka.schema_registry import SchemaRegistry
 from penstock.schema.evolve import gained, merged
+from penstock.schema.json_schema import limits
 
 _FILE = "readers.json"
+_NAMED = 5
 
 
 @dataclass
@@ -39,6 +41,7 @@ class Readers:
         self._followed: dict[str, _Followed] = {}
         self.said: list[str] = []  # until somebody listens
         self.report: Callable[[str], None] = self.said.append
+        self._limits: dict[str, list[str]] = {}
         self.given_up = False  # the registry was away for too long: records of unknown schemas no longer wait for it
 
     def heard_by(self, report: Callable[[str], None]) -> None:
@@ -51,11 +54,23 @@ class Readers:
     def schema(self, subject: str, version: int | str, message: str | None) -> RegisteredSchema:
         """The schema to read with; from here on a `latest` one is followed."""
         if version != "latest":
-            return self._pinned(subject, int(version))
+            return self._told(subject, self._pinned(subject, int(version)))
         if subject not in self._followed:
             self._followed[subject] = self._first(subject, message)
             self._store()
-        return self._followed[subject].reader
+        return self._told(subject, self._followed[subject].reader)
+
+    def _told(self, subject: str, schema: RegisteredSchema) -> RegisteredSchema:
+        """Say once what the schema asks of values and nobody checks."""
+        if subject not in self._limits:
+            self._limits[subject] = limits(schema.text) if schema.kind == "JSON" else []
+            if found := self._limits[subject]:
+                more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+                self.report(
+                    f"'{subject}' says more of values than their types ({', '.join(found[:_NAMED])}{more}): not "
+                    "checked; what matters of it can be a rule in `contract`"
+                )
+        return schema
 
     def _pinned(self, subject: str, version: int) -> RegisteredSchema:
         """What a version says never changes, so the registry is asked once."""

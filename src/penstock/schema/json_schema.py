@@ -12,6 +12,7 @@ double (float, decimal) or as text (binary, which is base64, and timestamp_ntz).
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from penstock.spec.types import Array, Decimal, Map, Member, Scalar, Struct, Type
@@ -35,6 +36,14 @@ _WRITTEN: dict[str, dict[str, Any]] = {
 }
 
 
+# What a schema may say of a value beyond its type. Columns do not say it, and decode does not check it.
+_LIMITS = {
+    "enum", "const", "pattern", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+    "multipleOf", "minItems", "maxItems", "uniqueItems", "contains", "minProperties", "maxProperties", "propertyNames",
+    "dependencies", "dependentRequired", "not", "if",
+}  # fmt: skip
+
+
 class JsonSchemaMistake(ValueError):
     """The schema cannot be a view; the message names the place in it."""
 
@@ -48,6 +57,28 @@ def struct_of_json_schema(text: str) -> Struct:
     if not isinstance(found, Struct):
         raise JsonSchemaMistake("$: not an object with properties")
     return found
+
+
+def limits(text: str) -> list[str]:
+    """What the schema says of values beyond their types, each as the place and the word: `$.status: enum`."""
+
+    def walk(schema: Any, path: str) -> Iterator[str]:
+        if isinstance(schema, list):
+            for each in schema:
+                yield from walk(each, path)
+        if not isinstance(schema, dict):
+            return
+        yield from (f"{path}: {word}" for word in schema if word in _LIMITS)
+        if schema.get("additionalProperties") is False:
+            yield f"{path}: additionalProperties"
+        for word in ("properties", "definitions", "$defs"):
+            inside = schema.get(word)
+            for name, each in inside.items() if isinstance(inside, dict) else ():
+                yield from walk(each, f"{path}.{name}" if word == "properties" else name)
+        for word in ("items", "additionalProperties", "oneOf", "anyOf", "allOf"):
+            yield from walk(schema.get(word), path)
+
+    return list(dict.fromkeys(walk(json.loads(text), "$")))
 
 
 def _type(schema: Any, document: Any, path: str, depth: int) -> Type:
