@@ -321,7 +321,8 @@ def state_growth(facts: Facts) -> Iterator[Finding]:
         grew = all(after.rows > before.rows for before, after in pairwise(held))
         if len(held) < _GROWING or not grew or held[-1].rows < 2 * held[0].rows:
             continue
-        moved, keeps = held[-1].watermark_s - held[0].watermark_s, facts.keeps_s.get(view)
+        known = [each.watermark_s for each in held if each.watermark_s]  # 0 before there is one
+        moved, keeps = known[-1] - known[0] if known else 0.0, facts.keeps_s.get(view)
         if keeps is not None and 0 < moved <= keeps:
             continue
         if keeps is None:

@@ -102,8 +102,8 @@ def everything_said(error: PenstockError) -> str:
 @pytest.mark.parametrize("key", ["message", "detail"])
 def test_secret_that_the_server_repeats_is_in_no_error_and_in_no_repr(server: Recorder, status: int, key: str) -> None:
     for settings in (
-        RegistrySettings(server.url, user="penstock", password=SECRET, timeout=1),
-        RegistrySettings(server.url, token=TOKEN, timeout=1),
+        RegistrySettings(server.url, user="penstock", password=SECRET, timeout=10),
+        RegistrySettings(server.url, token=TOKEN, timeout=10),
     ):
         login = (settings.authorization() or "").partition(" ")[2]
         server.answers[:] = []
