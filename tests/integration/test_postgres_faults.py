@@ -240,7 +240,7 @@ def test_serialization_failure_is_retried(db: Database) -> None:
 
 def test_deadlock_with_another_client_is_retried(db: Database) -> None:
     columns = f"id int, v int, {KAFKA}"
-    # Ours looks first, so that ours is the victim. It looks once, so long after it began to wait: then the other must wait.
+    # Ours looks first, so that ours is the victim. It looks once, so long after it began to wait for the other.
     sink = db.sink(url=db.url + "&options=-c%20deadlock_timeout%3D3000")
     assert sink.write(batch(), db.frame([(1, 1, at(1)), (2, 1, at(2))], columns), replay=False) == Written(2)
     with psycopg.connect(db.url + "&options=-c%20deadlock_timeout%3D20000") as other:
