@@ -9,13 +9,15 @@ the same form.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from penstock.errors import CheckpointForeign
 from penstock.record import OffsetRange
 
+T = TypeVar("T")
 Positions = dict[tuple[str, int], int]
 
 BEFORE_SPLIT = "before-split"  # `offsets/N.before-split-1`: not a number, which Spark would take for a batch
@@ -69,14 +71,7 @@ class SparkLog:
     def watermark(self, batch: int) -> int:
         """How far event time had come when the batch was planned, in milliseconds; 0 where nothing was known yet."""
         file = self.path / "offsets" / str(batch)
-        try:
-            return int(json.loads(file.read_text().splitlines()[1])["batchWatermarkMs"])
-        except (OSError, ValueError, IndexError, KeyError, TypeError) as error:
-            raise CheckpointForeign(
-                f"cannot read the watermark in {file}",
-                cause=f"{type(error).__name__}: {error}",
-                next_command="penstock checkpoint repair FILE",
-            ) from None
+        return _read(file, "watermark", lambda text: int(json.loads(text.splitlines()[1])["batchWatermarkMs"]))
 
     def next_positions(self) -> Positions | None:
         """Where the next batch begins; None where the checkpoint does not say yet."""
@@ -99,14 +94,19 @@ class SparkLog:
 
     @staticmethod
     def _positions(file: Path) -> Positions:
-        try:
-            return positions_in(file.read_text())
-        except (OSError, ValueError, AttributeError, IndexError, TypeError) as error:
-            raise CheckpointForeign(
-                f"cannot read the offsets in {file}",
-                cause=f"{type(error).__name__}: {error}",
-                next_command="penstock checkpoint repair FILE",
-            ) from None
+        return _read(file, "offsets", positions_in)
+
+
+def _read(file: Path, what: str, parse: Callable[[str], T]) -> T:
+    """What a file of the log says. Raises CheckpointForeign where it is gone, or is something else."""
+    try:
+        return parse(file.read_text())
+    except (OSError, ValueError, AttributeError, LookupError, TypeError) as error:
+        raise CheckpointForeign(
+            f"cannot read the {what} in {file}",
+            cause=f"{type(error).__name__}: {error}",
+            next_command="penstock checkpoint repair FILE",
+        ) from None
 
 
 def positions_in(text: str) -> Positions:

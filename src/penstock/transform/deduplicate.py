@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import StepFailed
 from penstock.spec.stateful import Deduplicate
+from penstock.transform.keyed import require_key
 from penstock.transform.watermark import timed
 
 if TYPE_CHECKING:
@@ -13,13 +13,6 @@ if TYPE_CHECKING:
 
 
 def rows(view: str, of: Deduplicate, source: DataFrame) -> DataFrame:
-    missing = [name for name in of.key if name not in source.columns]
-    if missing:
-        raise StepFailed(
-            f"step '{view}' has a key that view '{of.from_}' lacks: {', '.join(missing)}",
-            cause=f"it has: {', '.join(source.columns)}",
-            next_command=f"correct `key` of view '{view}'",
-            facts={"view": view},
-        )
+    require_key(view, of, source)
     read = timed(view, source, of.time, of.within)
     return read.dropDuplicatesWithinWatermark(list(of.key)) if source.isStreaming else read

@@ -12,6 +12,7 @@ from penstock.errors import StepFailed, first_line
 from penstock.spec.fields import struct_of
 from penstock.spec.stateful import State
 from penstock.spec.types import quoted
+from penstock.transform.keyed import require_key
 from penstock.transform.watermark import timed
 
 if TYPE_CHECKING:
@@ -25,14 +26,7 @@ _TIMES = {"none": "None", "event": "EventTime", "processing": "ProcessingTime"}
 def rows(view: str, of: State, source: DataFrame, base: Path) -> DataFrame:
     made = processor(view, of, base)
     columns = struct_of(of.fields).columns()
-    missing = [name for name in of.key if name not in source.columns]
-    if missing:
-        raise StepFailed(
-            f"step '{view}' has a key that view '{of.from_}' lacks: {', '.join(missing)}",
-            cause=f"it has: {', '.join(source.columns)}",
-            next_command=f"correct `key` of view '{view}'",
-            facts={"view": view},
-        )
+    require_key(view, of, source)
     read = timed(view, source, of.time, of.late_after) if of.time else source
     if not source.isStreaming:
         return source.sparkSession.createDataFrame([], columns)

@@ -31,7 +31,7 @@ def timed(view: str, rows: DataFrame, time: str, late_after: timedelta | None) -
             facts={"view": view},
         )
     kept = rows.where(F.col(quoted(time)).isNotNull())
-    return kept if late_after is None else kept.withWatermark(time, _span(late_after))
+    return kept if late_after is None else kept.withWatermark(time, interval(late_after))
 
 
 def late(of: AnyStateful, side: int, watermark_ms: int) -> Column | None:
@@ -61,10 +61,6 @@ def _micros(span: timedelta) -> int:
     return round(span.total_seconds() * 1_000_000)
 
 
-def _span(span: timedelta) -> str:
-    return f"{round(span.total_seconds() * 1000)} milliseconds"
-
-
 def interval(span: timedelta) -> str:
-    """As the functions for windows want it."""
-    return _span(span)
+    """As the engine wants it, for watermarks and windows."""
+    return f"{round(span.total_seconds() * 1000)} milliseconds"
