@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from penstock.spec.start import Partition, Time
-from penstock.spec.words import Name, Part, Text, TopicName, ViewName
+from penstock.spec.words import Name, Part, Text, TopicName, ViewName, require_one_of
 
 BYTES = ("text", "base64", "hex")
 TOMBSTONES = "tombstones"  # how `dropped` calls null values that the spec drops
@@ -29,7 +29,7 @@ class Bytes(Part):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Bytes:
-        _one_of(self, BYTES, "bytes need exactly one of")
+        require_one_of(self, BYTES, "bytes need exactly one of")
         return self
 
 
@@ -163,8 +163,3 @@ class Cases(Part):
         default_factory=dict, description="By topic: what records have that do not say otherwise."
     )
     cases: list[Case] = Field(min_length=1, description="The tests.")
-
-
-def _one_of(part: Part, names: tuple[str, ...], needs: str) -> None:
-    if sum(getattr(part, name) is not None for name in names) != 1:
-        raise PydanticCustomError("one_kind", f"{needs}: {', '.join(names)}")

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from penstock.spec.duration import Duration
 from penstock.spec.fields import Schema
 from penstock.spec.formats import AnyFormat
-from penstock.spec.words import Part, Text, TopicName, ViewName
+from penstock.spec.words import Part, Text, TopicName, ViewName, require_one_of
 
 TABLE_KINDS = ("file", "delta", "jdbc", "kafka")
 
@@ -100,8 +100,7 @@ class JdbcTable(Part):
 
     @model_validator(mode="after")
     def _one_kind(self) -> JdbcTable:
-        if (self.table is None) == (self.query is None):
-            raise PydanticCustomError("one_kind", "jdbc needs exactly one of: table, query")
+        require_one_of(self, ("table", "query"), "jdbc needs exactly one of")
         return self
 
 
@@ -147,6 +146,5 @@ class ReferenceTable(Part):
 
     @model_validator(mode="after")
     def _one_kind(self) -> ReferenceTable:
-        if len([kind for kind in TABLE_KINDS if getattr(self, kind) is not None]) != 1:
-            raise PydanticCustomError("one_kind", f"a reference needs exactly one of: {', '.join(TABLE_KINDS)}")
+        require_one_of(self, TABLE_KINDS, "a reference needs exactly one of")
         return self

@@ -22,7 +22,7 @@ from penstock.spec.rules import Rule
 from penstock.spec.sinks import Sink
 from penstock.spec.source import Source
 from penstock.spec.steps import Step
-from penstock.spec.words import DEAD_LETTER_TOPIC, Name, Part, Setting, Text, TopicName, ViewName
+from penstock.spec.words import DEAD_LETTER_TOPIC, Name, Part, Setting, Text, TopicName, ViewName, require_one_of
 
 
 class TopicSettings(Part):
@@ -91,8 +91,7 @@ class DeadLetters(Part):
 
     @model_validator(mode="after")
     def _one_kind(self) -> DeadLetters:
-        if (self.kafka is None) == (self.delta is None):
-            raise PydanticCustomError("one_kind", "dead_letters needs exactly one of: kafka, delta")
+        require_one_of(self, ("kafka", "delta"), "dead_letters needs exactly one of")
         return self
 
 

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, fiel
 from pydantic_core import PydanticCustomError
 
 from penstock.spec.types import quoted
-from penstock.spec.words import Name, Part, Text
+from penstock.spec.words import Name, Part, Text, require_one_of
 
 RULE_KINDS = ("rule", "not_null", "range", "regex", "one_of", "unique")
 
@@ -125,8 +125,7 @@ class Rule(Part):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Rule:
-        if len([kind for kind in RULE_KINDS if getattr(self, kind) is not None]) != 1:
-            raise PydanticCustomError("one_kind", f"a rule needs exactly one of: {', '.join(RULE_KINDS)}")
+        require_one_of(self, RULE_KINDS, "a rule needs exactly one of")
         return self
 
     @property

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, StringConstraints, field_validator, mode
 from pydantic_core import PydanticCustomError
 
 from penstock.spec.duration import Duration
-from penstock.spec.words import Part, Text, TopicName, ViewName
+from penstock.spec.words import Part, Text, TopicName, ViewName, require_one_of
 
 Guarantee = Literal["exactly-once", "exactly-once-by-partition", "exactly-once-by-batch", "at-least-once"]
 
@@ -288,9 +288,7 @@ class Sink(Part):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Sink:
-        kinds = [name for name in KINDS if getattr(self, name) is not None]
-        if len(kinds) != 1:
-            raise PydanticCustomError("one_kind", f"a sink needs exactly one of: {', '.join(KINDS)}")
+        require_one_of(self, KINDS, "a sink needs exactly one of")
         return self
 
 

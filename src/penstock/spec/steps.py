@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pydantic import ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from penstock.spec import sql_names
 from penstock.spec.enrich import Enrich
 from penstock.spec.python_step import PythonStep
 from penstock.spec.stateful import AnyStateful, Deduplicate, Join, State, Window
-from penstock.spec.words import Part, Text, ViewName
+from penstock.spec.words import Part, Text, ViewName, require_one_of
 
 STATEFUL = ("window", "deduplicate", "join", "state")  # they keep state between batches
 KINDS = ("sql", "python", "enrich", *STATEFUL)
@@ -61,9 +60,7 @@ class Step(Part):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Step:
-        kinds = [name for name in KINDS if getattr(self, name) is not None]
-        if len(kinds) != 1:
-            raise PydanticCustomError("one_kind", f"a step needs exactly one of: {', '.join(KINDS)}")
+        require_one_of(self, KINDS, "a step needs exactly one of")
         return self
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+from pydantic_core import PydanticCustomError
 
 NAME = r"^[a-z][a-z0-9_-]{0,62}$"
 VIEW_NAME = r"^[A-Za-z][A-Za-z0-9_]{0,127}$"
@@ -36,3 +38,10 @@ class Part(BaseModel):
     """Every part of a spec: unknown keys are mistakes, and a part never changes once made."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, validate_default=True)
+
+
+def require_one_of(part: Part, names: Iterable[str], needs: str) -> None:
+    """Raise where not exactly one of these keys is there. `needs`: who needs it, as the message begins."""
+    names = list(names)
+    if sum(getattr(part, name) is not None for name in names) != 1:
+        raise PydanticCustomError("one_kind", f"{needs}: {', '.join(names)}")
