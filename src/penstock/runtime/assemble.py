@@ -85,11 +85,12 @@ class Assembly:
 
     def process(self, raw: DataFrame, batch_id: int) -> Entry:
         """`raw`: the records of the batch, or what came out of the stateful steps (see `stateful`)."""
-        if self.flow is None:
-            return self._process(raw, batch_id)
         if self.readers.refresh():
             self.read_anew()
-            raise Replanned  # the columns in the stream are those it was planned with
+            if self.flow is not None:
+                raise Replanned  # the columns in the stream are those it was planned with
+        if self.flow is None:
+            return self._process(raw, batch_id)
         with self.flow.taken(raw, batch_id, self.inlets) as self.transform:
             return self._process(self.flow.read_again(raw.sparkSession, self.log.ranges(batch_id)), batch_id)
 
@@ -98,8 +99,6 @@ class Assembly:
         batch = Batch(self.pipeline.name, self.log.query_id() or "", batch_id, tuple(ranges))
         topics = self.topics.facts(r.topic for r in ranges)
         lost = self.topics.lost(ranges)  # before anything is read
-        if self.flow is None and self.readers.refresh():
-            self.read_anew()
         if self.transform.begin(raw.sparkSession, batch):
             self.over, self.way = None, None
         if self.way is None:
