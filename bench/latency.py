@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from confluent_kafka import Producer
 
 from bench.process import memory
 from bench.report import Row, say
@@ -98,9 +99,11 @@ def _measured(bootstrap: str, directory: Path, trigger: str, load: Load) -> tupl
             [_PENSTOCK, "run", str(spec)], stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "TZ": "UTC"}
         )
     try:
-        _await_first(config, topic, out, process)
-        _paced(config, topic, load.rate * load.warm_s, load.rate, warm=True)
-        _paced(config, topic, load.rate * load.seconds, load.rate)
+        # One producer for all of it: what it needs to be let in, half a second now and then, is not the pipeline's.
+        producer = Producer({**config, "linger.ms": 0, "acks": "all", "enable.idempotence": True})
+        _await_first(config, producer, topic, out, process)
+        _paced(producer, topic, load.rate * load.warm_s, load.rate, warm=True)
+        _paced(producer, topic, load.rate * load.seconds, load.rate)
         time.sleep(5)  # what is under way arrives
         peak = memory(process.pid) / 2**20  # now, because looking at a process makes it wait
     finally:
@@ -144,9 +147,11 @@ def _value(number: int, warm: bool) -> bytes:
     return json.dumps(fields).encode()
 
 
-def _await_first(config: dict[str, str], topic: str, out: str, process: subprocess.Popen[bytes]) -> None:
+def _await_first(
+    config: dict[str, str], producer: Producer, topic: str, out: str, process: subprocess.Popen[bytes]
+) -> None:
     """The engine is up when a record has come through."""
-    _paced(config, topic, 10, 100, warm=True)
+    _paced(producer, topic, 10, 100, warm=True)
     end = time.monotonic() + _START_S
     while not sum(high for _, high in admin.watermarks(config, {out: PARTITIONS}).values()):
         if process.poll() is not None or time.monotonic() > end:
@@ -154,11 +159,8 @@ def _await_first(config: dict[str, str], topic: str, out: str, process: subproce
         time.sleep(0.5)
 
 
-def _paced(config: dict[str, str], topic: str, count: int, rate: int, *, warm: bool = False) -> None:
+def _paced(producer: Producer, topic: str, count: int, rate: int, *, warm: bool = False) -> None:
     """Send records one by one at a steady pace."""
-    from confluent_kafka import Producer
-
-    producer = Producer({**config, "linger.ms": 0, "acks": "all", "enable.idempotence": True})
     began = time.perf_counter()
     for number in range(count):
         ahead = began + number / rate - time.perf_counter()

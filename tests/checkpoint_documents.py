@@ -1,86 +1,66 @@
-"""What `penstock checkpoint ... --json` prints, as JSON Schema: keys stay between releases, none come unnoticed."""
+"""What `penstock checkpoint ... --json` prints."""
 
 from __future__ import annotations
 
-from typing import Any
-
-Schema = dict[str, Any]
-
-TEXT: Schema = {"type": "string"}
-NUMBER: Schema = {"type": "integer"}
-FLAG: Schema = {"type": "boolean"}
-TEXTS: Schema = {"type": "array", "items": TEXT}
-
-
-def maybe(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def document(**keys: Schema) -> Schema:
-    return {"type": "object", "properties": keys, "required": sorted(keys), "additionalProperties": False}
-
-
-def listed(**keys: Schema) -> Schema:
-    return {"type": "array", "items": document(**keys)}
-
-
-def counts(schema: Schema = NUMBER) -> Schema:
-    return {"type": "object", "additionalProperties": schema}
-
+from tests.documents import FLAG, NUMBER, TEXT, Schema, by_name, exactly, many, maybe
 
 PLACE = {"topic": TEXT, "partition": NUMBER}
-RANGES = listed(**PLACE, start=NUMBER, end=NUMBER)
-DAMAGE = listed(file=TEXT, what=TEXT, source=maybe({"enum": ["a backup", "the ledger"]}))
+RANGES = many(exactly(**PLACE, start=NUMBER, end=NUMBER))
+DAMAGE = many(exactly(file=TEXT, what=TEXT, source=maybe({"enum": ["a backup", "the ledger"]})))
 ERROR: Schema = {"type": "object", "required": ["code", "what", "cause", "next", "retryable", "exit_status"]}
 
 SCHEMAS: dict[str, Schema] = {
-    "show": document(
+    "show": exactly(
         pipeline=TEXT,
         checkpoint=TEXT,
         query=maybe(TEXT),
         running=maybe(NUMBER),
         committed=maybe(NUMBER),
         planned=maybe(NUMBER),
-        pending=maybe(document(batch=NUMBER, since=TEXT, seconds=NUMBER, written=FLAG, ranges=RANGES)),
-        partitions=listed(**PLACE, next=NUMBER, first=maybe(NUMBER), end=maybe(NUMBER), lag=maybe(NUMBER)),
+        pending=maybe(exactly(batch=NUMBER, since=TEXT, seconds=NUMBER, written=FLAG, ranges=RANGES)),
+        partitions=many(exactly(**PLACE, next=NUMBER, first=maybe(NUMBER), end=maybe(NUMBER), lag=maybe(NUMBER))),
         lag=maybe(NUMBER),
         no_lag=maybe(TEXT),
-        bytes=counts(),
-        ledger=document(
+        bytes=by_name(NUMBER),
+        ledger=exactly(
             entries=NUMBER,
             first=maybe(NUMBER),
             last=maybe(NUMBER),
             time=maybe(TEXT),
             read=NUMBER,
-            written=counts(),
+            written=by_name(NUMBER),
             dead=NUMBER,
             lost=RANGES,
+            doubtful=RANGES,
             skipped=RANGES,
-            seeks={"type": "array", "items": NUMBER},
+            seeks=many(NUMBER),
         ),
-        state=listed(operator=NUMBER, partitions=NUMBER, bytes=NUMBER),
+        state=many(exactly(operator=NUMBER, partitions=NUMBER, bytes=NUMBER)),
         damage=DAMAGE,
-        backups=TEXTS,
-        forked=maybe(document(of_pipeline=TEXT, of_query=TEXT, of_batch=maybe(NUMBER), time=TEXT)),
+        backups=many(TEXT),
+        aside=many(TEXT),
+        forked=maybe(exactly(of_pipeline=TEXT, of_query=TEXT, of_batch=maybe(NUMBER), time=TEXT)),
     ),
-    "diff": document(
+    "diff": exactly(
         pipeline=TEXT,
         checkpoint=TEXT,
         compatible=FLAG,
-        changes=listed(what=TEXT, name=TEXT, effect=TEXT, compatible=FLAG),
-        unchecked=TEXTS,
+        changes=many(exactly(what=TEXT, name=TEXT, effect=TEXT, compatible=FLAG)),
+        unchecked=many(TEXT),
     ),
-    "seek": document(
+    "seek": exactly(
         pipeline=TEXT,
         dry_run=FLAG,
         batch=NUMBER,
-        partitions=listed(**PLACE, **{"from": NUMBER}, to=NUMBER, skipped=NUMBER, again=NUMBER),
+        partitions=many(exactly(**PLACE, **{"from": NUMBER}, to=NUMBER, skipped=NUMBER, again=NUMBER)),
         skipped=NUMBER,
         again=NUMBER,
+        renewed=many(TEXT),
+        taken_back=maybe(NUMBER),
         refused=maybe(ERROR),
         backup=maybe(TEXT),
     ),
-    "backup": document(
+    "backup": exactly(
         pipeline=TEXT,
         backup=TEXT,
         query=TEXT,
@@ -91,7 +71,7 @@ SCHEMAS: dict[str, Schema] = {
         files=NUMBER,
         bytes=NUMBER,
     ),
-    "restore": document(
+    "restore": exactly(
         pipeline=TEXT,
         backup=TEXT,
         dry_run=FLAG,
@@ -100,9 +80,9 @@ SCHEMAS: dict[str, Schema] = {
         committed=maybe(NUMBER),
         planned=maybe(NUMBER),
         replaced=maybe(TEXT),
-        warnings=TEXTS,
+        warnings=many(TEXT),
     ),
-    "fork": document(
+    "fork": exactly(
         pipeline=TEXT,
         checkpoint=TEXT,
         query=TEXT,
@@ -110,11 +90,11 @@ SCHEMAS: dict[str, Schema] = {
         of_query=TEXT,
         of_batch=maybe(NUMBER),
         time=TEXT,
-        begins=listed(**PLACE, next=NUMBER),
-        anew=TEXTS,
+        begins=many(exactly(**PLACE, next=NUMBER)),
+        anew=many(TEXT),
         dry_run=FLAG,
     ),
-    "repair": document(
-        pipeline=TEXT, applied=FLAG, damage=DAMAGE, backup=maybe(TEXT), skipped=TEXTS, aside=maybe(TEXT)
+    "repair": exactly(
+        pipeline=TEXT, applied=FLAG, damage=DAMAGE, backup=maybe(TEXT), skipped=many(TEXT), aside=maybe(TEXT)
     ),
 }

@@ -1,4 +1,4 @@
-"""What `--json` of the commands for a cluster prints, as JSON Schemas that allow nothing else."""
+"""What `--json` of the commands for a cluster prints."""
 
 from __future__ import annotations
 
@@ -6,32 +6,21 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-TEXT, NUMBER, YES_NO = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
-MAYBE_TEXT, MAYBE_NUMBER = {"type": ["string", "null"]}, {"type": ["integer", "null"]}
-ANY: dict[str, Any] = {}
-
-
-def exactly(**of: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": of, "required": list(of), "additionalProperties": False}
-
-
-def many(of: Any) -> dict[str, Any]:
-    return {"type": "array", "items": of}
-
+from tests.documents import ANY, FLAG, NUMBER, TEXT, Schema, exactly, many, maybe
 
 _CHANGE = exactly(
     setting=TEXT, found=TEXT, spec=TEXT, fate={"enum": ["change", "force", "left", "impossible"]}, effect=TEXT
 )
 APPLY = exactly(
     bootstrap=TEXT,
-    complete=YES_NO,
+    complete=FLAG,
     topics=many(
         exactly(
             topic=TEXT,
-            created=YES_NO,
+            created=FLAG,
             partitions=NUMBER,
             replication=NUMBER,
-            wanted_partitions=MAYBE_NUMBER,
+            wanted_partitions=maybe(NUMBER),
             changed=many(_CHANGE),
             left=many(_CHANGE),
         )
@@ -46,14 +35,14 @@ TOPICS = exactly(
     topics=many(
         exactly(
             topic=TEXT,
-            id=MAYBE_TEXT,
-            internal=YES_NO,
+            id=maybe(TEXT),
+            internal=FLAG,
             replication=NUMBER,
-            min_in_sync=MAYBE_NUMBER,
-            retention_ms=MAYBE_NUMBER,
-            retention_bytes=MAYBE_NUMBER,
-            cleanup_policy=MAYBE_TEXT,
-            offsets=MAYBE_NUMBER,
+            min_in_sync=maybe(NUMBER),
+            retention_ms=maybe(NUMBER),
+            retention_bytes=maybe(NUMBER),
+            cleanup_policy=maybe(TEXT),
+            offsets=maybe(NUMBER),
             under_replicated=many(NUMBER),
             offline=many(NUMBER),
             read_only=many(NUMBER),
@@ -61,12 +50,12 @@ TOPICS = exactly(
             partitions=many(
                 exactly(
                     partition=NUMBER,
-                    leader=MAYBE_NUMBER,
+                    leader=maybe(NUMBER),
                     replicas=many(NUMBER),
                     in_sync=many(NUMBER),
-                    first=MAYBE_NUMBER,
-                    end=MAYBE_NUMBER,
-                    offsets=MAYBE_NUMBER,
+                    first=maybe(NUMBER),
+                    end=maybe(NUMBER),
+                    offsets=maybe(NUMBER),
                 )
             ),
         )
@@ -74,22 +63,22 @@ TOPICS = exactly(
 )
 GROUPS = exactly(
     bootstrap=TEXT,
-    complete=YES_NO,
+    complete=FLAG,
     groups=many(
         exactly(
             group=TEXT,
             state=TEXT,
             kind={"enum": ["reader", "ledger"]},
-            lag=MAYBE_NUMBER,
+            lag=maybe(NUMBER),
             members=many(exactly(member=TEXT, client=TEXT, host=TEXT, partitions=many(TEXT))),
             partitions=many(
                 exactly(
                     topic=TEXT,
                     partition=NUMBER,
-                    committed=MAYBE_NUMBER,
-                    end=MAYBE_NUMBER,
-                    lag=MAYBE_NUMBER,
-                    member=MAYBE_TEXT,
+                    committed=maybe(NUMBER),
+                    end=maybe(NUMBER),
+                    lag=maybe(NUMBER),
+                    member=maybe(TEXT),
                 )
             ),
         )
@@ -97,24 +86,24 @@ GROUPS = exactly(
 )
 _LETTER = exactly(
     pipeline=TEXT, topic=TEXT, partition=NUMBER, offset=NUMBER, batch=NUMBER, stage=TEXT, reason=TEXT,
-    schema_id=MAYBE_NUMBER, **{"class": TEXT},
+    schema_id=maybe(NUMBER), **{"class": TEXT},
 )  # fmt: skip
 TAIL = exactly(
     topic=TEXT,
     partition=NUMBER,
     offset=NUMBER,
-    timestamp=MAYBE_TEXT,
+    timestamp=maybe(TEXT),
     key=ANY,
     value=ANY,
     headers=many({"type": "array", "minItems": 2, "maxItems": 2}),
-    schema_id=MAYBE_NUMBER,
-    deleted=YES_NO,
-    error={"anyOf": [{"type": "null"}, exactly(reason=TEXT, **{"class": TEXT})]},
-    dead_letter={"anyOf": [{"type": "null"}, _LETTER]},
+    schema_id=maybe(NUMBER),
+    deleted=FLAG,
+    error=maybe(exactly(reason=TEXT, **{"class": TEXT})),
+    dead_letter=maybe(_LETTER),
 )
 
 
-def checked(document: Any, schema: dict[str, Any]) -> Any:
+def checked(document: Any, schema: Schema) -> Any:
     """The document, if it is what was promised."""
     Draft202012Validator(schema).validate(document)
     return document

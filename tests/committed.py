@@ -28,15 +28,18 @@ class Seen:
         return topic, int(partition), int(offset)
 
 
-def committed(bootstrap: str, *topics: str, to_the_end: bool = True, within: float = 60) -> list[Seen]:
+def committed(
+    bootstrap: str, *topics: str, to_the_end: bool = True, within: float = 60, isolation: str = "read_committed"
+) -> list[Seen]:
     """Every visible record. Fails when a transaction is left open, so that the end cannot be reached; without
-    `to_the_end`, in the middle of a crash, it is whatever can be read now."""
+    `to_the_end`, in the middle of a crash, it is whatever can be read now. With the isolation "read_uncommitted" also
+    what was given up."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "the-judge",
             "enable.auto.commit": False,
-            "isolation.level": "read_committed",
+            "isolation.level": isolation,
         }
     )
     found: list[Seen] = []

@@ -6,16 +6,21 @@ import json
 import os
 import shutil
 import subprocess
+import time
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import TopicPartition
 from deltalake import DeltaTable
 from ruamel.yaml import YAML
 
+from penstock.checkpoint.ledger import Entry, Ledger
+from penstock.errors import PenstockError
 from penstock.kafka import admin, connection, load
 from penstock.kafka.payments import Recipe
 from penstock.route.dead_letter import DeadLetter
@@ -72,8 +77,9 @@ class Payments:
     def file(self) -> Path:
         """The spec as a file, as it is now."""
         path = self.directory / "payments.yaml"
-        YAML().dump(self.spec, path)
-        return path
+        whole = path.with_name(f"{path.name}.{uuid.uuid4().hex[:6]}")  # another thread may be reading the old one
+        YAML().dump(self.spec, whole)
+        return whole.replace(path)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -100,6 +106,29 @@ class Payments:
             producer.produce(topic or self.topic, value, key, headers=headers or [])
         assert producer.flush(30) == 0
 
+    def put(self, number: int, partition: int, at_ms: int = 0) -> None:
+        """One good record into this partition."""
+        producer = connection.producer(self.config)
+        refused: list[Any] = []
+
+        def delivered(error: Any, _message: Any) -> None:
+            refused.extend([error] if error else [])
+
+        producer.produce(self.topic, good(number), partition=partition, timestamp=at_ms, on_delivery=delivered)
+        assert producer.flush(10) == 0
+        assert not refused
+
+    def expire(self, offset: int, partition: int = 0, topic: str = "") -> None:
+        """Let Kafka delete what is before this offset, as retention would."""
+        client = connection.admin(self.config)
+        [gone] = client.delete_records([TopicPartition(topic or self.topic, partition, offset)]).values()
+        gone.result(10)
+
+    def read_by_pattern(self, **more: Any) -> None:
+        read = self.spec["source"]["topics"][self.topic]
+        self.spec["source"] = {"pattern": {"match": f"{self.topic}(-[a-z]+)?", **read, **more}}
+        self.spec["dead_letters"] = {"kafka": {"topic": f"{self.topic}.DLT"}}
+
     def run(self, **options: Any) -> None:
         supervise.run(self.pipeline, until_caught_up=True, **options)
 
@@ -123,6 +152,12 @@ class Payments:
     def rows(self) -> list[dict[str, Any]]:
         """What a reader that is not Spark sees in the table."""
         return list(DeltaTable(str(self.directory / "lake")).to_pyarrow_table().to_pylist())
+
+    def ids(self) -> list[str]:
+        return sorted(row["payment_id"] for row in self.rows())
+
+    def entries(self) -> list[Entry]:
+        return list(Ledger(self.home / "ledger").entries())
 
     def places(self) -> Counter[Place]:
         """Where the rows of the table came from, with repetitions."""
@@ -175,3 +210,25 @@ def good(number: int, **changes: Any) -> bytes:
         **changes,
     }
     return json.dumps({k: v for k, v in payment.items() if v is not ...}).encode()
+
+
+def made_again(payments: Payments, partitions: int) -> None:
+    client = connection.admin(payments.config)
+    client.delete_topics([payments.topic])[payments.topic].result(10)
+    until(lambda: payments.topic not in client.list_topics(timeout=5).topics)
+
+    def created() -> bool:
+        try:
+            payments.create(payments.topic, partitions)
+        except PenstockError:
+            return False  # Kafka is still busy deleting the old one
+        return True
+
+    until(created)
+
+
+def until(fact: Callable[[], Any], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

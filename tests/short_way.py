@@ -21,6 +21,7 @@ from penstock.runtime.outlet import Outlet
 from penstock.sink.contract import Incoming, Sink, Written
 from penstock.sink.delta import DeltaSink
 from penstock.sink.kafka.exactly_once import KafkaSink
+from penstock.sink.kafka.stock import StockKafkaSink
 from penstock.spec.model import Pipeline
 from penstock.spec.sinks import KafkaTopic
 from penstock.testing.conformance import TOPIC, Subject, Traits
@@ -57,7 +58,7 @@ class InOnePass:
 
     def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
         assert self.way is not None
-        counted, written, _ = self.way.run(_records(rows), batch, replay=replay, locate=False, afford=None)
+        counted, written, _, _ = self.way.run(_records(rows), batch, replay=replay, locate=False, afford=None)
         assert counted.counts.passed == counted.counts.read
         return written
 
@@ -98,11 +99,15 @@ class PlainKafka(own.Kafka):
 
     @property
     def traits(self) -> Traits:
-        return Traits(visible_by="row", refuses={"text": "larger than its topic takes" * 4_000})
+        by = "row" if self.guarantee == "exactly-once-by-partition" else "batch"
+        return Traits(visible_by=by, refuses={"text": "larger than its topic takes" * 4_000})
 
     def sink(self) -> Sink:
         to = KafkaTopic.model_validate({"topic": self.topic, "guarantee": self.guarantee, "origin": True})
         encoding = Encoding("out", to, Path(), own._no_registry)
+        if self.guarantee == "at-least-once":
+            options = {"kafka.bootstrap.servers": self.bootstrap}
+            return StockKafkaSink("out", connect_to(self.bootstrap), options, encoding)
         return KafkaSink("out", connect_to(self.bootstrap), encoding, self.guarantee, (TOPIC,), origin=True)
 
 

@@ -9,20 +9,22 @@ from __future__ import annotations
 import json
 import random
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow.dataset as ds
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.runtime import build
 from tests.crash.driver import ROUNDS
 from tests.payments import Payments
+
+Test = TypeVar("Test", bound=Callable[..., None])
 
 START = 1_800_000_000  # seconds; event times of tests are counted from here
 TIMED: dict[str, Any] = {"from": "events", "time": "at", "late_after": "60s"}
@@ -53,9 +55,40 @@ def some_events(count: int, until: int = 400, keys: str = "ab") -> st.SearchStra
     return st.integers(0, 1 << 32).map(made)
 
 
-FEW = settings(
-    max_examples=ROUNDS, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+_SETTINGS = settings(
+    max_examples=ROUNDS,
+    phases=(Phase.explicit, Phase.generate) if ROUNDS > 1 else (Phase.explicit,),
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
+
+
+def compared(like: dict[str, st.SearchStrategy[Any]], rich: dict[str, Any]) -> Callable[[Test], Test]:
+    """A test that is run over one rich example, and with more rounds (PENSTOCK_CHAOS_ROUNDS) over random ones too."""
+
+    def decorated(test: Any) -> Any:
+        return _SETTINGS(given(**like)(example(**rich)(test)))
+
+    return decorated
+
+
+def events(text: str) -> list[Event]:
+    """`a0 b10`: a record of key "a" at START, and one of "b" ten seconds later."""
+    return [Event(word[0], int(word[1:])) for word in text.split()]
+
+
+# Two runs of two batches each. In them are: windows of several records and on their bounds; a session that a later
+# record joins together, and one that goes on after the restart; keys that come again in their batch, in a later one,
+# after the restart, and when they were forgotten; records that are late, and some that just are not.
+# `test_stateful_oracles.py` shows that.
+RICH = {"first": events("a0 a10 b5 a60 a45 b130 a70 c200"), "second": events("a30 a100 b150 c255 b265 a61 b400 a405")}
+# Pairs in a batch, in two, and in two runs; a record with two counterparts; some on both sides without any; late ones.
+RICH_PAIRS = {
+    "left": (events("a0 b10 a50 c20 a100 b200 a30 c210"), events("a90 b250 a280 c400 a300 b500")),
+    "right": (events("a20 b70 a60 d5 a45 c25 b220 a300"), events("c230 b140 a290 e350 b260 a600")),
+}
 
 
 @dataclass
@@ -177,6 +210,27 @@ def windows(batches: list[list[Event]], size: int, slide: int, delay: int) -> tu
             out[start, key] = open_.pop((start, key))
         mark.end(batch)
     return out, late, len(open_)
+
+
+def late_groups(batches: list[list[Event]], size: int, slide: int, delay: int) -> int:
+    """Windows of keys that were closed when a record for them came, in each batch once: what the engine drops."""
+    mark, found = Watermark(delay), 0
+    for batch in batches:
+        mark.begin()
+        timed = [event for event in batch if event.at is not None]
+        missed = {(s, e.key) for e in timed for s in windows_of(e.at or 0, size, slide) if s + size <= mark.late}
+        found += len(missed)
+        mark.end(batch)
+    return found
+
+
+def last_watermark(batches: list[list[Event]], delay: int) -> int:
+    """Where the watermark is in the last batch, in seconds since 1970."""
+    mark = Watermark(delay)
+    for batch in batches:
+        mark.begin()
+        mark.end(batch)
+    return START + mark.closes
 
 
 def sessions(batches: list[list[Event]], gap: int, delay: int) -> tuple[list[tuple[str, int, int, int]], list[int]]:

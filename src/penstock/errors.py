@@ -19,6 +19,7 @@
     │   ├── RegistryRefused        registry-refused       (it answers, and not as a registry does or not to us)
     │   ├── SubjectMissing         subject-missing
     │   ├── SchemaMissing          schema-missing         (no such version, no such id)
+    │   ├── CompilerFailed         compiler-failed        (retryable)
     │   ├── ReferenceUnusable      reference-unusable     (a table that rows are looked up in)
     │   └── ServerFailed           server-failed          (a local server did not start or stop)
     ├── Stopped                    exit 4   the pipeline refuses to go on: a fact it needs is missing
@@ -28,9 +29,10 @@
     │   ├── CheckpointForeign      checkpoint-foreign
     │   ├── TableOfAnotherQuery    table-of-another-query
     │   ├── TableDiffers           table-differs          (it has lost batches, or is ahead of the checkpoint)
-    │   ├── OffsetsVanished        offsets-vanished
+    │   ├── OffsetsVanished        offsets-vanished       (they expired unread)
+    │   ├── OffsetsWentBack        offsets-went-back      (a partition ends before the offset it was read up to)
     │   ├── TopicRecreated         topic-recreated
-    │   ├── StartNotThere          start-not-there        (no record is as new as `start` asks for)
+    │   ├── StartNotThere          start-not-there        (Kafka does not hold the position that is asked for)
     │   ├── BatchUnbalanced        batch-unbalanced
     │   ├── SeekRefused            seek-refused           (a sink or the state would not agree with it)
     │   ├── BackupDamaged          backup-damaged         (it does not hold what its manifest says)
@@ -56,12 +58,29 @@ Prose may change between releases; codes and exit statuses do not.
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import Any, ClassVar
+
+WITHOUT_THEM = "set `on_data_loss: continue` to go on without them; the ledger then says which they were"
+"""What helps where offsets expired unread."""
+ANEW = "give the pipeline a new `checkpoint:`, and read the topics from their start"
+"""What helps where the offsets of the checkpoint mean nothing any more, and it cannot be moved."""
 
 
 def first_line(said: object) -> str:
     """The first line that says something of a long message."""
     return next((line.strip() for line in str(said or "").split("\n") if line.strip()), "")
+
+
+_COMMAND = re.compile(r"(penstock [^`\n]*?)\bFILE\b")
+
+
+def naming(said: Any, file: object) -> Any:
+    """A text, or all the texts of a document, with the spec's path where a command only says FILE."""
+    if isinstance(said, dict):
+        return {name: naming(each, file) for name, each in said.items()}
+    if isinstance(said, list | tuple):
+        return type(said)(naming(each, file) for each in said)
+    return _COMMAND.sub(lambda of: f"{of[1]}{file}", said) if isinstance(said, str) else said
 
 
 class PenstockError(Exception):
@@ -88,9 +107,10 @@ class PenstockError(Exception):
         self.facts = facts or {}
 
     def naming(self, file: object) -> None:
-        """Put the spec's path where the next command only says FILE."""
-        if self.next_command:
-            self.next_command = re.sub(r"\bFILE\b", lambda _: str(file), self.next_command)
+        """Name the spec in the next command, and in others that can be chosen."""
+        self.next_command = naming(self.next_command, file)
+        if "alternatives" in self.facts:
+            self.facts["alternatives"] = naming(self.facts["alternatives"], file)
 
     def as_dict(self) -> dict[str, object]:
         """What `--json` prints, and what tests compare."""
@@ -181,6 +201,13 @@ class SchemaMissing(EnvironmentFault):
     code = "schema-missing"
 
 
+class CompilerFailed(EnvironmentFault):
+    """protoc could not do its work, which says nothing about the schema: no record may be refused for it."""
+
+    code = "compiler-failed"
+    retryable = True
+
+
 class ReferenceUnusable(EnvironmentFault):
     code = "reference-unusable"
 
@@ -219,6 +246,10 @@ class TableDiffers(Stopped):
 
 class OffsetsVanished(Stopped):
     code = "offsets-vanished"
+
+
+class OffsetsWentBack(Stopped):
+    code = "offsets-went-back"
 
 
 class TopicRecreated(Stopped):

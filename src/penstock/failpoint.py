@@ -63,7 +63,8 @@ class Crash:
         if place != self.place or not self._first():
             return
         if self.victim == "pause":
-            os.setsid()  # or the kernel would end it together with the driver
+            if os.getsid(0) != os.getpid():  # of a worker that was paused before it is one already
+                os.setsid()  # or the kernel would end it together with the driver
             os.kill(os.getpid(), signal.SIGSTOP)
             return
         above = {"worker": [], "executor": [_jvm_above()], "driver": list(self.driver)}[self.victim]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -29,6 +30,7 @@ DECODE = "decode"
 CONTRACT = "contract"
 TRANSFORM = "transform"
 SINK = "sink"
+STAGES = (DECODE, CONTRACT, TRANSFORM, SINK)
 
 # Error classes of dead letters. Stable: replay and statistics group by them.
 NULL_VALUE = "null-value"
@@ -44,6 +46,14 @@ FAILED_STEP = "failed-step"  # a step, or the condition of a sink, cannot be com
 UNKNOWN_SCHEMA = "unknown-schema"  # the record names a schema id that the registry does not have
 INCOMPATIBLE_SCHEMA = "incompatible-schema"  # its writer schema cannot be read as the reader schema
 
+CLASSES = (
+    *(NULL_VALUE, EMPTY_VALUE, MALFORMED, WRONG_TYPE, OUT_OF_RANGE, MISSING_FIELD, TOO_LARGE, BROKEN_RULE),
+    *(MISSING_KEY, FAILED_STEP, UNKNOWN_SCHEMA, INCOMPATIBLE_SCHEMA),
+)
+
+# A byte that is no text as `repr` shows it, behind an even number of backslashes: those stand for themselves.
+_NO_TEXT = re.compile(r"(?<!\\)((?:\\\\)*)\\udc([89a-f][0-9a-f])")
+OF_KEY = "key: "  # begins the reason of a record whose key cannot be decoded
 REASON_LIMIT = 500  # characters; a reason is for reading, and a record of 1 MB must not become a reason of 1 MB
 
 
@@ -64,6 +74,12 @@ def reserved(name: str) -> str:
     if lowered not in RESERVED:
         kind = f"'{name}' begins with '{_ON_THE_WAY}', as only Penstock's own columns do"
     return f"{kind}: rename the field, or read with a schema that does not have it"
+
+
+def quoted(text: str) -> str:
+    """For a reason. Bytes of it that are no text (as `surrogateescape` has them) are escaped as characters are that
+    cannot be printed, and once: `'\\xff\\x00'`."""
+    return _NO_TEXT.sub(r"\1\\x\2", repr(text))
 
 
 def shortened(text: str, limit: int = REASON_LIMIT) -> str:
@@ -90,7 +106,7 @@ OUTGOING_ERROR = "error"
 
 @dataclass(frozen=True, order=True)
 class OffsetRange:
-    """Offsets `start` up to, not including, `end` of one partition."""
+    """Offsets `start` up to, not including, `end` of one partition; none where the end lies before the start."""
 
     topic: str
     partition: int
@@ -98,7 +114,7 @@ class OffsetRange:
     end: int
 
     def __len__(self) -> int:
-        return self.end - self.start
+        return max(0, self.end - self.start)
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"

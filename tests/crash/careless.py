@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.cli.main import main
 from penstock.record import Batch
@@ -34,16 +34,16 @@ class Careless(DeltaSink):
         return 0 if table is None else int(table.to_pyarrow_dataset().count_rows())
 
 
-def careless(pipeline: Pipeline) -> list[Outlet]:
+def careless(pipeline: Pipeline, *others: Any) -> list[Outlet]:
     return [
         replace(outlet, sink=Careless(outlet.sink.name, outlet.sink.path, outlet.sink.partition_by))
-        for outlet in _outlets(pipeline)
+        for outlet in _outlets(pipeline, *others)
         if isinstance(outlet.sink, DeltaSink)
     ]
 
 
 _outlets = build.outlets
-build.outlets = careless
 
 if __name__ == "__main__":
+    build.outlets = careless
     sys.exit(main())

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import time
 import uuid
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
+import pytest
 
+from penstock import failpoint as failpoints
 from penstock.checkpoint.ledger import Ledger
+from penstock.errors import BatchTooLarge, EngineFailed
 from tests.payments import PENSTOCK, Payments
 from tests.processes import QUICK_JVM
 
@@ -26,7 +34,7 @@ class Driver:
     def __init__(self, payments: Payments, program: tuple[str, ...] = (PENSTOCK,)) -> None:
         self.payments = payments
         # Accepted: drivers are killed again and again at the same batch, and it is not the batch they die of.
-        self.command = [*program, "run", str(payments.file), "--until-caught-up", "--accept", "batch-too-large"]
+        self.command = [*program, "run", str(payments.file), "--until-caught-up", "--accept", BatchTooLarge.code]
         self.mark = uuid.uuid4().hex
         self.starts = self.kills = 0
 
@@ -52,11 +60,30 @@ class Driver:
         self.kills += 1
         self.nothing_is_left()
 
+    def dies_at_any_moment(self, moment: random.Random, within_s: float) -> bool:
+        """Up to its first batch nothing can be lost; from there on any moment may be the wrong one. False: it had ended
+        before."""
+        process, killed = self.start(), False
+        try:
+            self.waits_for_work(process)
+            time.sleep(moment.uniform(0, within_s))
+            killed = process.poll() is None
+        finally:
+            self.kill(process)
+            self.kills -= not killed
+            process.communicate()
+        self.nothing_is_left()
+        return killed
+
+    def taken_over(self) -> None:
+        """What is left, by a run in this process: whoever died left nothing but what is on disk and in Kafka, and here
+        an engine is running already (the fixture `spark`)."""
+        self.starts += 1
+        self.payments.run(accept=[BatchTooLarge.code])
+
     def finishes(self, failpoint: str = "", once: Path | None = None) -> str:
         """Also where something below the driver dies at a failpoint."""
-        return self.ends_well(self.start(failpoint, once))
-
-    def ends_well(self, process: subprocess.Popen[str]) -> str:
+        process = self.start(failpoint, once)
         said, _ = process.communicate(timeout=300)
         assert process.returncode == 0, said
         self.nothing_is_left()
@@ -101,17 +128,66 @@ class Driver:
     def paused_worker(self, process: subprocess.Popen[str]) -> int:
         """The worker that a failpoint pauses, once it does."""
         deadline = time.monotonic() + 120
-        while (paused := self._stopped_worker()) is None:
+        while not (paused := [each.pid for each in psutil.process_iter() if _stopped(each) and self._is_ours(each)]):
             assert time.monotonic() < deadline
             assert process.poll() is None, process.communicate()
             time.sleep(0.1)
-        return paused
+        return paused[0]
 
-    def _stopped_worker(self) -> int | None:
-        for process in psutil.process_iter():
+
+class Here(Driver):
+    """A driver in this process, where an engine is running already (the fixture `spark`): it ends by an exception where
+    the other one is killed. For tests in which something else than the driver dies, or in which it has to die only so
+    that the judge has something to find."""
+
+    def dies_at(self, failpoint: str) -> None:
+        reached: list[str] = []
+
+        def reach(place: str, batch: int, _rows: Any) -> None:
+            if f"{place}:{batch}" == failpoint:
+                reached.append(place)
+                raise RuntimeError("as if it was killed")
+
+        self.starts += 1
+        with pytest.MonkeyPatch.context() as patched, pytest.raises(EngineFailed):
+            patched.setattr(failpoints, "reach", reach)
+            self.payments.run()
+        assert reached, failpoint
+        self.kills += 1
+
+    def finishes(self, failpoint: str = "", once: Path | None = None) -> str:
+        assert not failpoint
+        self.taken_over()
+        return ""
+
+    @contextmanager
+    def pauses_at(self, failpoint: str, once: Path) -> Iterator[int]:
+        """The worker that a failpoint pauses. After the block it goes on, and the run must end well."""
+        self.starts += 1
+        with pytest.MonkeyPatch.context() as environment, ThreadPoolExecutor(1) as beside:
+            environment.setenv(failpoints.VARIABLE, f"{failpoint}:pause")
+            environment.setenv(failpoints.ONCE, str(once))
+            run = beside.submit(self.payments.run)
+            paused = _stopped_below(run)
             try:
-                if process.environ().get(MARK) == self.mark and process.status() == psutil.STATUS_STOPPED:
-                    return process.pid
-            except psutil.Error:
-                continue
-        return None
+                yield paused
+            finally:
+                with suppress(ProcessLookupError):
+                    os.kill(paused, signal.SIGCONT)
+            run.result(300)
+
+
+def _stopped_below(run: Future[None]) -> int:
+    deadline = time.monotonic() + 120
+    while not (paused := [each.pid for each in psutil.Process().children(recursive=True) if _stopped(each)]):
+        assert time.monotonic() < deadline
+        assert not run.done(), run.exception()
+        time.sleep(0.1)
+    return paused[0]
+
+
+def _stopped(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_STOPPED)
+    except psutil.Error:
+        return False

@@ -1,17 +1,30 @@
 """A batch that every driver dies of: recognised after the second death, split, and nothing is lost.
 
-The deaths are real: driver and engine are killed in the middle of the batch, as the kernel does when memory runs out.
+One death in each test is real: driver or engine are killed in the middle of the batch, as the kernel does when memory
+runs out. The other one is what a driver that was killed leaves behind: a note that it had begun.
 """
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import pytest
+from typer.testing import CliRunner
+
+from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.log import SparkLog
-from tests.crash.driver import Driver
+from penstock.cli.main import app, register
+from penstock.errors import BatchTooLarge
+from penstock.runtime import build
+from penstock.runtime.doctor import examined
+from tests.crash.driver import Driver, Here
 from tests.crash.forward import Forward
 from tests.crash.forward import judge as judge_topic
+from tests.doctor_score import named
 from tests.payments import Payments, judge
+
+pytestmark = pytest.mark.usefixtures("spark")
 
 
 class Strict(Driver):
@@ -22,27 +35,34 @@ class Strict(Driver):
         self.command = self.command[:-2]
 
 
-def refused(payments: Payments, *words: str) -> dict[str, object]:
-    said = payments.cli(*words, "--json", expect=4).stdout.splitlines()[-1]
-    error: dict[str, object] = json.loads(said)["error"]
-    assert error["code"] == "batch-too-large", error
-    return error
+def killed_in_batch_0(payments: Payments) -> None:
+    """As a driver that had begun to run the batch again leaves it."""
+    Attempts(build.home(payments.pipeline)).begin(0)
+
+
+def split(payments: Payments) -> Any:
+    register()
+    return CliRunner().invoke(app, ["split", str(payments.file), "--json"])
 
 
 def test_batch_that_kills_its_driver_twice_is_split_and_everything_arrives(payments: Payments) -> None:
     payments.spec["rate"]["max_offsets"] = 900
     sent = payments.produce(1500, poison=0.05)
+    Here(payments).dies_at("before-sinks:0")  # which only plans the batch: that death is none
+    killed_in_batch_0(payments)
     driver = Strict(payments)
     driver.dies_at("before-sinks:0")
-    driver.dies_at("before-sinks:0")
-    file = str(payments.file)
-    error = refused(payments, "run", file, "--until-caught-up")
+    with pytest.raises(BatchTooLarge) as refused:
+        payments.run()
     facts = {"batch": 0, "offsets": sum(map(len, SparkLog(payments.home / "spark").ranges(0))), "deaths": 2}
-    assert error["facts"] == facts
-    assert f"penstock split {file}" in str(error["next"])
-    done = json.loads(payments.cli("split", file, "--json").stdout)
+    assert (refused.value.exit_status, refused.value.facts) == (4, facts)
+    assert "penstock split FILE" in str(refused.value.next_command)
+    said = examined(payments.pipeline)[1]
+    named(["stuck-batch"], (found.cause for found in said))
+    assert said[0].fix == refused.value.next_command
+    done = json.loads(split(payments).stdout)
     assert 0 < done["after"] <= facts["offsets"] / 2 == done["before"] / 2
-    assert driver.finishes()
+    payments.run()
     assert judge(payments, [sent]) == []
     report = payments.verify()
     assert report.complete, report.findings
@@ -53,18 +73,20 @@ def test_batch_that_kills_its_driver_twice_is_split_and_everything_arrives(payme
 
 
 def test_engine_that_dies_counts_and_what_a_sink_holds_is_not_split(payments: Payments) -> None:
-    """One partition is in Kafka when the driver dies; before that only the engine did, and the driver could say so."""
+    """The engine dies when one partition is in Kafka, and the driver can still say so."""
     forward = Forward(payments, "exactly-once-by-partition")
     sent = [payments.produce(400)]
-    driver, file = Strict(payments), str(payments.file)
-    process = driver.start("mid-produce:0:executor")
+    driver = Strict(payments)
+    process = driver.start("after-commit:0:executor")
     said, _ = process.communicate(timeout=180)
     assert process.returncode == 5, said
     assert "the engine is gone" in said
     driver.nothing_is_left()
-    driver.dies_at("after-commit:0:driver")
-    refused(payments, "run", file, "--until-caught-up")
-    held = refused(payments, "split", file)
-    assert held["facts"] == {"batch": 0, "holders": ["sink 'out'"]}
-    payments.cli("run", file, "--until-caught-up", "--accept", "batch-too-large")
+    killed_in_batch_0(payments)
+    with pytest.raises(BatchTooLarge):
+        payments.run()
+    held = split(payments).exception
+    assert isinstance(held, BatchTooLarge), held
+    assert held.facts == {"batch": 0, "holders": ["sink 'out'"]}
+    payments.run(accept=[BatchTooLarge.code])
     assert judge_topic(forward, sent) == []

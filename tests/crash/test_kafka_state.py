@@ -69,7 +69,7 @@ def test_older_checkpoint_that_is_restored_leaves_out_what_is_there_or_stops(for
     assert judge(forward, sent[:-1]) == []
 
 
-def test_deleted_group_of_an_idle_pipeline_is_made_again(forward: Forward) -> None:
+def test_deleted_group_is_made_again_where_nothing_was_under_way_and_stops_where_a_batch_was(forward: Forward) -> None:
     payments = forward.payments
     sent = [payments.produce(500)]
     payments.run()
@@ -77,14 +77,6 @@ def test_deleted_group_of_an_idle_pipeline_is_made_again(forward: Forward) -> No
     sent.append(payments.produce(500, seed=8))
     payments.run()
     assert judge(forward, sent) == []
-
-
-def test_deleted_group_stops_where_a_batch_was_under_way(forward: Forward) -> None:
-    payments = forward.payments
-    sent = [payments.produce(500)]
-    payments.run()
-    sent.append(payments.produce(500, seed=8))
-    payments.run()
     _forget(payments)
     spark = payments.home / "spark" / "commits"
     last = max((f for f in spark.iterdir() if f.name.isdigit()), key=lambda f: int(f.name))

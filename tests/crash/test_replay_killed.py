@@ -6,7 +6,9 @@ import json
 from collections import Counter
 
 import pytest
+from typer.testing import CliRunner
 
+from penstock.cli.main import app, register
 from penstock.runtime import letters, replays
 from tests.crash.driver import ROUNDS, Driver
 from tests.payments import Payments, good
@@ -26,7 +28,8 @@ def test_replay_killed_after_its_sinks_and_before_its_commit_repeats_nothing(pay
     driver.dies_at(place)
     assert Counter(each.state for each in letters.gather(payments.pipeline)) == {"replaying": 45}
     assert payments.verify().findings == []
-    said = json.loads(_last_document(driver.finishes()))
+    register()
+    said = json.loads(CliRunner().invoke(app, driver.command[1:], catch_exceptions=False).stdout)
     assert (said["replay"], said["letters"], said["passed"], said["dead_again"]) == ("1", 45, 30, 15)
     assert said["written"] == {"lake": 30}
     assert sorted(row["payment_id"] for row in payments.rows()) == sorted(f"p-{n}" for n in range(30))
@@ -37,8 +40,3 @@ def test_replay_killed_after_its_sinks_and_before_its_commit_repeats_nothing(pay
     report = payments.verify()
     assert report.complete, report.findings
     assert report.unproven == []
-
-
-def _last_document(said: str) -> str:
-    """Standard error is in it too."""
-    return said[said.index("{\n") :]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands import document
 from tests.processes import PENSTOCK, QUICK_JVM
 
 from penstock.errors import SpecInvalid
 from penstock.testing import case
 
 CASES = Path(__file__).parent / "cases"  # under other names than `*.test.yaml`, or pytest would run them itself
-ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SNAPSHOT = CASES / "wrong-80.txt"
 FROM_OUTSIDE = ("KAFKA_BOOTSTRAP", "SCHEMA_REGISTRY_URL", "POSTGRES_URL")
 
@@ -49,12 +48,13 @@ def beside_bytecode() -> set[Path]:
     return {file for file in EXAMPLES.rglob("*") if "__pycache__" not in file.parts}
 
 
-def test_tests_of_the_examples_pass_without_a_server_or_a_secret() -> None:
+def test_tests_of_the_examples_pass_without_a_server_or_a_secret(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also in `--json`; and nothing is left behind."""
+    for name in FROM_OUTSIDE:
+        monkeypatch.delenv(name, raising=False)
     before = beside_bytecode()
-    ran = done(PENSTOCK, "test", str(EXAMPLES), "--json", directory=ROOT)
-    found = json.loads(ran.stdout)
-    assert (ran.returncode, found["failed"], found["ok"]) == (0, 0, True), (ran.stdout, ran.stderr)
+    found = document("test", EXAMPLES)
+    assert (found["failed"], found["ok"]) == (0, True), found
     assert {Path(each["file"]).name for each in found["cases"]} >= {"payments.test.yaml", "spec.test.yaml"}
     assert found["passed"] == len(found["cases"]) >= 8
     assert beside_bytecode() == before
@@ -66,8 +66,19 @@ def test_rules_steps_conditions_records_and_views_of_a_case(spark: Any, shop: Pa
     assert len(results) == 4
 
 
+def test_case_gives_the_rows_of_tables_in_a_database_a_delta_table_and_a_topic(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "priced.yaml").write_text((CASES / "priced.yaml").read_text())
+    (tmp_path / "priced.test.yaml").write_text((CASES / "priced-tests.yaml").read_text())
+    results = list(case.run(tmp_path / "priced.yaml"))
+    assert {r.name for r in results if not r.passed} == set(), [r.text() for r in results]
+    assert len(results) == 3
+
+
 def test_cases_that_are_wrong_fail_with_a_readable_difference_and_exit_1(shop: Path) -> None:
-    """After a change that is meant: PENSTOCK_SNAPSHOTS=write pytest tests/integration/test_cases.py"""
+    """In a process of its own.
+
+    After a change that is meant: PENSTOCK_SNAPSHOTS=write pytest tests/integration/test_cases.py
+    """
     ran = done(PENSTOCK, "test", "wrong.test.yaml", directory=shop, COLUMNS="80")
     assert ran.returncode == 1, ran.stderr
     assert all(len(line) <= 80 for line in ran.stdout.split("\n"))

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app, register
 from penstock.errors import CheckpointForeign, PenstockError
+from penstock.observe.events import EventLog
 from penstock.runtime import build, supervise
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -120,7 +121,7 @@ def test_seek_forward_skips_and_verify_accounts_for_it_and_back_over_what_was_sk
     one = asked("seek", "--to", f"{payments.topic}:{grown['partition']}={grown['from'] + 1}", "--dry-run")
     assert (one["skipped"], one["again"]) == (1, 0)  # partitions that are not named stay
     assert asked("seek", "--to", "2100-01-01T00:00:00Z", "--dry-run")["partitions"] == rehearsed["partitions"]
-    assert asked("seek", "--to", f"{payments.topic}:0=4711", "--dry-run", expect=4)["code"] == "offsets-vanished"
+    assert asked("seek", "--to", f"{payments.topic}:0=4711", "--dry-run", expect=4)["code"] == "start-not-there"
     assert asked("seek", "--to", f"{payments.topic}:9=1", "--dry-run", expect=4)["code"] == "start-not-there"
     assert asked("seek", "--to", "yesterday", "--dry-run", expect=2)["code"] == "bad-argument"
     with build.home(payments.pipeline).held():
@@ -145,6 +146,9 @@ def test_seek_forward_skips_and_verify_accounts_for_it_and_back_over_what_was_sk
     payments.send(*(good(n) for n in range(21, 25)))
     asked("seek", "--to", "latest")
     asked("seek", "--to-batch", before + 3)
+    assert sum(r["end"] - r["start"] for r in asked("show")["ledger"]["skipped"]) == 10
+    told = [event.facts for event in EventLog(payments.home / "events").read(["seek"])]
+    assert [(each["skipped"], each["again"]) for each in told] == [(10, 0), (4, 0), (0, 4)]
     payments.run()
     assert ids(payments) == [*range(10), *range(20, 25)]
     report = payments.verify()
@@ -243,9 +247,16 @@ def test_backup_while_running_is_restored_and_a_restore_behind_the_sinks_is_refu
     payments.send(good(200))
     payments.run()
     assert ids(payments) == list(range(201))
+    now = asked("backup", tmp_path / "now")["backup"]
+    (payments.home / "spark" / "metadata").unlink()
+    shutil.rmtree(payments.home / "ledger")
+    assert {each["source"] for each in asked("repair", expect=1)["damage"]} == {None}
+    assert asked("repair", "--from", now, "--apply")["applied"] is True
     assert payments.verify().complete
     (tmp_path / "last" / "spark" / "metadata").write_text("{}")
     assert asked("restore", last["backup"], expect=4)["code"] == "backup-damaged"
+    refused = asked("restore", payments.file, expect=4)
+    assert (refused["code"], refused["cause"]) == ("backup-damaged", "it is no archive, or its beginning is damaged")
 
 
 def test_fork_begins_where_the_old_one_is_with_tables_of_its_own(payments: Payments, asked: Asked) -> None:
@@ -286,7 +297,8 @@ def test_repair_makes_harmed_files_again_and_the_run_goes_on(payments: Payments,
     assert {each["source"] for each in found["damage"]} == {"the ledger"}
     assert len(found["damage"]) == 4
     assert asked("show")["damage"] == found["damage"]
-    assert asked("repair", "--apply")["applied"] is True
+    repaired = asked("repair", "--apply")
+    assert (repaired["applied"], asked("show")["aside"]) == (True, [repaired["aside"]])
     payments.send(good(15))
     payments.run()
     assert ids(payments) == list(range(16))

@@ -9,84 +9,26 @@ import pty
 import re
 import signal
 import struct
-import subprocess
 import termios
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import psutil
 import pytest
 from deltalake import DeltaTable
-from tests.payments import PENSTOCK, Payments, judge
-from tests.processes import QUICK_JVM, of_session
+from tests.commands import document, penstock
+from tests.payments import Payments, judge
+from tests.processes import Run
 
-from penstock.checkpoint.ledger import Ledger
+from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import SparkLog
 from penstock.kafka.payments import POISON
 
 NUMBER = r"\d[\d,]*"
 
 
-class Run:
-    """A `penstock` that runs beside the test, in a session of its own, its streams in files."""
-
-    def __init__(self, directory: Path, *words: str, **streams: Any) -> None:
-        self.out, self.err = directory / "run.out", directory / "run.err"
-        with self.out.open("wb") as out, self.err.open("wb") as err:
-            streams = streams or {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err}
-            self.process = subprocess.Popen([PENSTOCK, *words], start_new_session=True, **streams)
-
-    def until(self, fact: Callable[[], object], seconds: float = 90) -> None:
-        """Wait for a fact that the run brings about."""
-        deadline = time.monotonic() + seconds
-        while not fact():
-            assert self.process.poll() is None, f"ended with {self.process.returncode} too early\n{self.said()}"
-            assert time.monotonic() < deadline, f"did not happen within {seconds} s\n{self.said()}"
-            time.sleep(0.05)
-
-    def ended(self, seconds: float = 60) -> int:
-        """The exit status, once the command and everything it started are gone."""
-        status = self.process.wait(seconds)
-        deadline = time.monotonic() + 15
-        while left := self.processes():
-            assert time.monotonic() < deadline, f"left behind: {left}"
-            time.sleep(0.1)
-        return status
-
-    def processes(self) -> list[psutil.Process]:
-        return of_session(self.process.pid)
-
-    def kill(self) -> None:
-        for process in self.processes():
-            process.kill()
-        self.process.wait(10)
-
-    def said(self) -> str:
-        return f"stdout:\n{self.out.read_text()}\nstderr:\n{self.err.read_text()}"
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
-    """Starts a `penstock`; whatever a failed test leaves running is killed."""
-    runs: list[Run] = []
-
-    def begin(*words: str, **streams: Any) -> Run:
-        runs.append(Run(tmp_path, *words, **streams))
-        return runs[-1]
-
-    yield begin
-    for run in runs:
-        run.kill()
-
-
-@pytest.fixture(autouse=True)
-def quick_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A JVM that lives for half a minute spends most of it optimising: without that it is twice as fast."""
-    monkeypatch.setenv(*next(iter(QUICK_JVM.items())))
+pytestmark = pytest.mark.usefixtures("quick_engine")
 
 
 def test_plain_lines_a_summary_and_a_proof_that_a_deleted_row_breaks(payments: Payments) -> None:
@@ -113,11 +55,11 @@ def test_plain_lines_a_summary_and_a_proof_that_a_deleted_row_breaks(payments: P
     )
 
     assert "\ncomplete: every offset is accounted for\n" in payments.cli("verify", file).stdout
-    report = json.loads(payments.cli("verify", file, "--json").stdout)
+    report = document("verify", file)
     assert (report["complete"], report["records"], report["dead"]) == (True, 1500, dead)
     assert (report["sinks"], report["findings"]) == ({"lake": 1500 - dead}, [])
 
-    stats = json.loads(payments.cli("dlq", "stats", file, "--json").stdout)
+    stats = json.loads(payments.cli("dlq", "stats", file, "--json").stdout)  # the process; the rest: test_dlq.py
     by_class: Counter[str] = Counter()
     for group in stats["groups"]:
         by_class[group["class"]] += group["count"]
@@ -140,58 +82,69 @@ def test_plain_lines_a_summary_and_a_proof_that_a_deleted_row_breaks(payments: P
     place = f"batch {batch}: {payments.topic}-{at['partition']}"
     assert re.search(rf"^  lost: {place}: .*: offsets {at['offset']}$", broken.stdout, re.MULTILINE), broken.stdout
     assert "\ncomplete" not in broken.stdout
-    report = json.loads(payments.cli("verify", file, "--json", expect=1).stdout)
+    report = document("verify", file, expect=1)
     [finding] = [f for f in report["findings"] if f["kind"] == "lost"]
     assert not report["complete"]
     assert (finding["batch"], finding["partition"], finding["offsets"]) == (batch, at["partition"], [at["offset"]])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-def test_a_signal_ends_a_run_at_a_batch_boundary_and_after_sigterm_the_next_one_does_the_rest_in_json_lines(
-    payments: Payments, start: Callable[..., Run], number: signal.Signals
+def test_signals_end_runs_at_a_batch_boundary_and_the_next_one_does_the_rest_in_json_lines(
+    payments: Payments, start: Callable[..., Run]
 ) -> None:
     payments.spec["rate"]["max_offsets"] = 150
-    sent = payments.produce(1500, poison=0.05)
-    file, home, lake = str(payments.file), payments.home, payments.directory / "lake"
-    ledger, log = Ledger(home / "ledger"), SparkLog(home / "spark")
+    sent = payments.produce(3000, poison=0.05)
+    file, home = str(payments.file), payments.home
     run = start("run", file)
     run.until(lambda: (home / "lock").exists() and (home / "lock").read_text())
-    refused(payments, file, "already-running", 4, f"process {run.process.pid} holds the lock")
-    # Batch 1 is in the table and not yet among the dead letters: the middle of a batch.
-    run.until((lake / "_delta_log" / f"{1:020}.json").exists)
-    if number == signal.SIGINT:
-        os.killpg(run.process.pid, number)  # as a terminal does it: the engine gets it too
-    else:
-        run.process.send_signal(number)
+    refused(file, "already-running", 4, f"process {run.process.pid} holds the lock")
+    run.until(in_the_middle_of(payments, 1))
+    run.process.send_signal(signal.SIGTERM)  # and then to the group: as `timeout` does it
+    os.killpg(run.process.pid, signal.SIGTERM)
+    before = ended_at_a_batch_boundary(payments, run)
+
+    run = start("run", file)
+    run.until(in_the_middle_of(payments, len(before) + 1))
+    os.killpg(run.process.pid, signal.SIGINT)  # as a terminal does it; the engine must not hear of it
+    entries = ended_at_a_batch_boundary(payments, run)
+    last, done = entries[-1].batch, sum(entry.read for entry in entries)
+    assert len(before) < len(entries)
+    assert done < 3000, "the run was over before the signal came: nothing was tested"
+
+    payments.spec["rate"]["max_offsets"] = 10_000
+    rest = payments.cli("run", str(payments.file), "--until-caught-up", "--json")
+    events = [json.loads(line) for line in rest.stdout.splitlines()]
+    assert events[0] | {"time": ""} == {"time": "", "event": "started", "pipeline": "payments", "checkpoint": str(home)}
+    assert [event["event"] for event in events] == ["started", *["batch"] * (len(events) - 2), "ended"]
+    assert [event["entry"]["batch"] for event in events[1:-1]] == list(range(last + 1, last + len(events) - 1))
+    assert events[-1]["read"] == 3000 - done
+    assert rest.stderr == ""
+    assert judge(payments, [sent]) == []
+    assert payments.verify().complete
+
+
+def in_the_middle_of(payments: Payments, batch: int) -> Callable[[], bool]:
+    """The batch is in the table and not yet among the dead letters."""
+    return (payments.directory / "lake" / "_delta_log" / f"{batch:020}.json").exists
+
+
+def ended_at_a_batch_boundary(payments: Payments, run: Run) -> list[Entry]:
+    """After a signal. Returns what the ledger has."""
     assert run.ended() == 0, run.said()
-    assert "stopping at the end of this batch\n" in run.err.read_text()
+    assert run.err.read_text().count("stopping at the end of this batch\n") == 1
     assert re.match(rf"payments: stopped; {NUMBER} records in \d+ batches ", run.out.read_text()), run.said()
     assert "Traceback" not in run.said()
-
-    entries = list(ledger.entries())
+    entries, log = payments.entries(), SparkLog(payments.home / "spark")
     last = entries[-1].batch
     assert log.committed() == last
     assert (log.planned() or 0) - last in (0, 1)  # Spark may have fixed the offsets of one more
-    marks = [json.loads(commit.get("userMetadata") or "{}") for commit in DeltaTable(str(lake)).history()]
+    history = DeltaTable(str(payments.directory / "lake")).history()
+    marks = [json.loads(commit.get("userMetadata") or "{}") for commit in history]
     assert max(mark["batch"] for mark in marks if "batch" in mark) == last
     assert max(letter.batch for letter in payments.dead()) <= last
     report = payments.verify()
     assert report.complete, report.findings
     assert report.records == sum(entry.read for entry in entries)
-    assert 0 < report.records < 1500, "the run was over before the signal came: nothing was tested"
-
-    if number == signal.SIGINT:
-        return  # once is enough for what follows, which is the same
-    payments.spec["rate"]["max_offsets"] = 10_000
-    rest = payments.cli("run", str(payments.file), "--until-caught-up", "--json")
-    events = [json.loads(line) for line in rest.stdout.splitlines()]
-    assert events[0] == {"event": "started", "pipeline": "payments", "checkpoint": str(home)}
-    assert [event["event"] for event in events] == ["started", *["batch"] * (len(events) - 2), "ended"]
-    assert [event["entry"]["batch"] for event in events[1:-1]] == list(range(last + 1, last + len(events) - 1))
-    assert events[-1]["read"] == 1500 - report.records
-    assert rest.stderr == ""
-    assert judge(payments, [sent]) == []
-    assert payments.verify().complete
+    return entries
 
 
 def test_on_a_terminal_a_live_panel_is_drawn_and_the_terminal_is_left_as_it_was(
@@ -248,43 +201,46 @@ def _read_all(terminal: int, into: bytearray) -> None:
 
 def test_a_spec_that_is_not_there(payments: Payments) -> None:
     missing = str(payments.directory / "nowhere.yaml")
-    refused(payments, missing, "spec-unreadable", 2, "nowhere.yaml")
+    refused(missing, "spec-unreadable", 2, "nowhere.yaml")
 
 
 def test_an_unknown_key_in_the_spec(payments: Payments) -> None:
     payments.spec["sinks"]["lake"]["delta"]["pathh"] = "lake"
-    refused(payments, str(payments.file), "spec-invalid", 2, "pathh")
+    refused(str(payments.file), "spec-invalid", 2, "pathh")
 
 
 def test_an_environment_variable_that_is_not_set(payments: Payments) -> None:
     payments.spec["kafka"]["bootstrap"] = "${env:PENSTOCK_TEST_NOT_SET}"
-    refused(payments, str(payments.file), "reference-missing", 2, "PENSTOCK_TEST_NOT_SET")
+    refused(str(payments.file), "reference-missing", 2, "PENSTOCK_TEST_NOT_SET")
 
 
 def test_a_file_in_the_place_of_the_checkpoint(payments: Payments) -> None:
     (payments.directory / "home").write_text("not a directory")
     payments.spec["checkpoint"] = "home"
-    refused(payments, str(payments.file), "not-writable", 3, str(payments.directory / "home"))
+    refused(str(payments.file), "not-writable", 3, str(payments.directory / "home"))
 
 
 def test_a_topic_that_is_not_there(payments: Payments) -> None:
     payments.spec["source"]["topics"] = {"nowhere": payments.spec["source"]["topics"][payments.topic]}
-    refused(payments, str(payments.file), "topic-missing", 3, "nowhere")
+    refused(str(payments.file), "topic-missing", 3, "nowhere", payments.cli)  # as processes of their own
 
 
 def test_a_broker_that_is_down_at_the_start(payments: Payments) -> None:
+    """In words only: the client gives up after seconds."""
     payments.spec["kafka"]["bootstrap"] = "127.0.0.1:9"
-    refused(payments, str(payments.file), "kafka-unreachable", 3, "127.0.0.1:9")
+    said = penstock("run", payments.file, "--until-caught-up", expect=3).stderr
+    assert said.startswith("error[kafka-unreachable]: "), said
+    assert "127.0.0.1:9" in said
 
 
-def refused(payments: Payments, file: str, code: str, status: int, named: str) -> None:
+def refused(file: str, code: str, status: int, named: str, ask: Callable[..., Any] = penstock) -> None:
     """`run` on this spec ends with this error, in words and as JSON, and names what it is about."""
-    words = payments.cli("run", file, "--until-caught-up", expect=status)
+    words = ask("run", file, "--until-caught-up", expect=status)
     assert words.stderr.startswith(f"error[{code}]: "), words.stderr
     assert named in words.stderr
     assert words.stdout == ""
-    document = payments.cli("run", file, "--until-caught-up", "--json", expect=status)
-    error = json.loads(document.stdout)["error"]
+    in_json = ask("run", file, "--until-caught-up", "--json", expect=status)
+    error = json.loads(in_json.stdout)["error"]
     assert (error["code"], error["exit_status"]) == (code, status)
-    assert named in document.stdout
-    assert "Traceback" not in words.stderr + document.stdout + document.stderr
+    assert named in in_json.stdout
+    assert "Traceback" not in words.stderr + in_json.stdout + in_json.stderr

@@ -8,7 +8,7 @@ import pytest
 from tests.payments import Heard, Payments, good
 
 from penstock.checkpoint.ledger import Ledger
-from penstock.errors import RuleStopped
+from penstock.errors import RuleStopped, StepFailed
 from penstock.observe.metrics import Meters
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -18,10 +18,6 @@ def to_lake(payments: Payments, *rules: dict[str, object]) -> None:
     payments.spec["contract"] = {"payments": list(rules)}
     payments.spec["transform"] = []
     payments.spec["sinks"] = {"lake": {"from": "payments", "delta": {"path": "lake"}}}
-
-
-def ids(payments: Payments) -> list[str]:
-    return sorted(row["payment_id"] for row in payments.rows())
 
 
 def test_every_short_form_is_counted_by_rule_in_ledger_and_metrics(payments: Payments) -> None:
@@ -46,7 +42,7 @@ def test_every_short_form_is_counted_by_rule_in_ledger_and_metrics(payments: Pay
     )
     heard = Heard()
     payments.run(watch=heard)
-    assert ids(payments) == ["p-0", "p-2"]
+    assert payments.ids() == ["p-0", "p-2"]
     (entry,) = Ledger(payments.home / "ledger").entries()
     assert entry.views["payments"].died == {"account": 0, "amount": 2, "status": 1}
     assert entry.views["payments"].dropped == {"currency": 2, "recent": 1}
@@ -102,3 +98,10 @@ def test_repeated_record_can_stop_the_pipeline_before_anything_is_written(paymen
     with pytest.raises(RuleStopped, match=r"payments\.once at .*; payment_id = p-1"):
         payments.run()
     assert list((payments.directory / "lake").glob("_delta_log/*.json")) == []
+
+
+def test_rule_that_is_a_number_is_named_and_said_what_it_is(payments: Payments) -> None:
+    to_lake(payments, {"name": "sound", "rule": "amount > 0"}, {"name": "some", "rule": "amount"})
+    with pytest.raises(StepFailed, match="rule 'some' of contract 'payments'") as raised:
+        payments.run()
+    assert raised.value.cause == "amount is a decimal(12,2), and neither true nor false"

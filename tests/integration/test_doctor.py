@@ -14,7 +14,6 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
-from confluent_kafka import TopicPartition
 from deltalake import DeltaTable, write_deltalake
 from tests.crash.driver import ROUNDS
 from tests.doctor_score import named
@@ -65,6 +64,8 @@ def test_healthy_pipeline_has_nothing_wrong(payments: Payments) -> None:
     assert "payments: not running, 0 offsets behind" in done.stdout
     assert done.stdout.endswith("nothing is wrong\n")
     named([], causes(payments))
+    (payments.home / "spark" / "metadata").unlink()
+    named(["checkpoint-damaged"], causes(payments))
 
 
 def test_not_running(payments: Payments) -> None:
@@ -93,9 +94,7 @@ def test_offsets_that_expired_unread(payments: Payments) -> None:
     send_to(payments, 0, 1)
     payments.run()
     send_to(payments, 0, 10)
-    client = connection.admin(payments.config)
-    [gone] = client.delete_records([TopicPartition(payments.topic, 0, 6)]).values()
-    gone.result(10)
+    payments.expire(6)
     with pytest.raises(OffsetsVanished):
         payments.run()
     named(["offsets-expired"], causes(payments))

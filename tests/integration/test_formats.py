@@ -170,6 +170,24 @@ def test_an_unknown_schema_stops_the_pipeline_where_the_spec_says_so(shop: Shop)
     assert "999999" in stopped.value.what
 
 
+@pytest.mark.parametrize("stops", ["key", "value"])
+def test_an_unknown_schema_of_a_key_follows_what_the_key_says(shop: Shop, stops: str) -> None:
+    schema = {"type": "record", "name": "K", "fields": [{"name": "id", "type": "long"}]}
+    (shop.payments.directory / "key.avsc").write_text(json.dumps(schema))
+    how = {"format": "avro", "schema": "key.avsc"}
+    value, key = ({**how, "unreadable": "stop" if stops == part else "dead-letter"} for part in ("value", "key"))
+    topic = shop.topic("keyed", value, key=key)
+    encoded = shop.avro(schema)({"id": 1}, SerializationContext(topic, MessageField.VALUE))
+    shop.payments.send(encoded, key=b"\x00\x00\x0f\x42\x3f", topic=topic)
+    if stops == "key":
+        with pytest.raises(RuleStopped) as stopped:
+            shop.payments.run()
+        assert "key: the registry has no schema 999999" in stopped.value.what
+        return
+    shop.payments.run()
+    assert [letter.reason for letter in shop.payments.dead()] == ["key: the registry has no schema 999999"]
+
+
 def test_known_ids_go_on_without_the_registry_and_unknown_ones_wait_for_it(shop: Shop, registry: LocalRegistry) -> None:
     topic = shop.topic("orders", {"format": "avro", "schema": "order.avsc"})
     (shop.payments.directory / "order.avsc").write_text(json.dumps(AVRO))

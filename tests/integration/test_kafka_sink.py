@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import NewPartitions
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
@@ -16,11 +18,14 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.message_factory import GetMessageClass
 from tests.committed import Seen, committed
-from tests.payments import Payments
+from tests.payments import Heard, Payments, until
 
-from penstock.errors import SchemaIncompatible, SpecInvalid, SubjectMissing, TableOfAnotherQuery
+from penstock.errors import PenstockError, SchemaIncompatible, SpecInvalid, SubjectMissing, TableOfAnotherQuery
+from penstock.kafka import connection
 from penstock.kafka.schema import RegisteredSchema
 from penstock.local.registry import LocalRegistry
+from penstock.runtime import supervise
+from penstock.runtime.watch import StopRequest
 from penstock.schema.protobuf import message as protobuf
 from penstock.spec.model import Pipeline
 
@@ -180,7 +185,56 @@ def test_topic_per_record_and_one_that_cannot_be_a_topic(forward: Forward) -> No
     assert not report.findings
 
 
-@pytest.mark.parametrize("guarantee", ["exactly-once-by-partition", "exactly-once-by-batch"])
+@pytest.mark.parametrize("value", [{"format": "json"}, {"format": "avro", "wire": "raw"}])
+def test_row_for_a_partition_that_the_topic_does_not_have_is_a_dead_letter(
+    forward: Forward, value: dict[str, str]
+) -> None:
+    payments = forward.payments
+    places = "case id when 1 then -1 when 2 then 2 when 3 then 4294967296 when 4 then null else 1 end"
+    payments.spec["transform"] = [{"view": "placed", "sql": f"select *, {places} as which from events"}]
+    forward.to(from_="placed", origin=True, partition="which", value=value)
+    forward.send(*(event(n) for n in range(6)))
+    payments.run()
+    seen = forward.seen()
+    assert len(seen) == 3
+    assert [each.partition for each in seen].count(1) >= 2
+    dead = {json.loads(each.value or b"")["id"]: each for each in payments.dead()}
+    assert {(each.stage, each.error_class) for each in dead.values()} == {("sink", "out-of-range")}
+    assert dead.keys() == {1, 2, 3}
+    assert "its partition is 2, the topic has 0 to 1" in dead[2].reason
+    assert payments.verify().findings == []
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once-by-batch", "at-least-once"])
+def test_partitions_that_a_topic_gets_while_it_runs_are_written_to(forward: Forward, guarantee: str) -> None:
+    payments = forward.payments
+    payments.spec["transform"] = [{"view": "placed", "sql": "select *, if(id < 3, 1, 3) as which from events"}]
+    payments.spec["rate"]["max_offsets"] = 3
+    forward.to(f"more-{uuid.uuid4().hex[:8]}", from_="placed", partition="which", guarantee=guarantee)
+    heard, stop = Heard(), StopRequest()
+
+    def grow(entry: Any, _seconds: float) -> None:
+        heard.entries.append(entry)
+        if len(heard.entries) == 1:
+            client = connection.admin(payments.config)
+            (grown,) = client.create_partitions([NewPartitions(forward.out, 4)]).values()
+            grown.result(10)
+            until(lambda: len(client.list_topics(forward.out, timeout=5).topics[forward.out].partitions) == 4)
+            payments.send(*(json.dumps(event(n)).encode() for n in range(3, 6)), key=b"k")
+        if sum(each.read for each in heard.entries) == 6:
+            stop.ask()
+
+    heard.batch_done = grow  # type: ignore[method-assign]
+    payments.send(*(json.dumps(event(n)).encode() for n in range(3)), key=b"k")
+    supervise.run(payments.pipeline, watch=heard, stop=stop)
+    assert sorted((d.partition, json.loads(d.value or b"")["id"]) for d in forward.seen()) == [
+        *((1, n) for n in range(3)),
+        *((3, n) for n in range(3, 6)),
+    ]
+    assert payments.dead() == []
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once-by-partition", "exactly-once-by-batch", "at-least-once"])
 def test_record_that_is_larger_than_the_topic_takes_is_a_dead_letter(forward: Forward, guarantee: str) -> None:
     payments = forward.payments
     small = f"{payments.topic}-small"
@@ -206,13 +260,14 @@ def test_delete_goes_out_as_a_record_without_a_value(forward: Forward) -> None:
     assert [(each.key, each.value is None) for each in forward.seen()] == [(b"k1", False), (b"k1", True)]
 
 
-def test_record_without_a_key_is_a_dead_letter_where_the_topic_is_compacted(forward: Forward) -> None:
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_record_without_a_key_is_a_dead_letter_where_the_topic_is_compacted(forward: Forward, guarantee: str) -> None:
     payments = forward.payments
     payments.create(latest := f"{payments.topic}-latest", 1, **{"cleanup.policy": "compact"})
-    forward.to(topic=latest, origin=True)
+    forward.to(topic=latest, origin=True, guarantee=guarantee)
     with pytest.raises(SpecInvalid, match="compacted, and the sink gives its records no key"):
         payments.run()
-    forward.to(topic=latest, origin=True, key={"format": "string", "column": "who"})
+    forward.to(topic=latest, origin=True, guarantee=guarantee, key={"format": "string", "column": "who"})
     forward.send(event(1), {"id": 2, "who": None}, event(3))
     payments.run()
     assert sorted(d["id"] for d in _values(forward.seen(latest))) == [1, 3]
@@ -282,6 +337,18 @@ def test_avro_with_the_schema_of_the_columns_registered(registered: Registered) 
     keys = {read(each.key, registered.context())["id"] for each in registered.forward.seen()}
     assert keys == set(range(10))
     assert {f"{registered.forward.out}-value", f"{registered.forward.out}-key"} <= set(registered.client.get_subjects())
+
+
+def test_nothing_is_registered_for_a_pipeline_that_another_sink_keeps_from_starting(registered: Registered) -> None:
+    forward = registered.forward
+    forward.to(value={"format": "avro", "register": True})
+    forward.payments.spec["sinks"]["lake"] = {"from": "events", "delta": {"path": "lake", "partition_by": ["no_such"]}}
+    with pytest.raises(PenstockError, match="no_such"):
+        forward.payments.run()
+    assert f"{forward.out}-value" not in registered.client.get_subjects()
+    del forward.payments.spec["sinks"]["lake"]
+    forward.payments.run()
+    assert f"{forward.out}-value" in registered.client.get_subjects()
 
 
 def test_protobuf_with_the_schema_of_the_columns_registered(registered: Registered) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.commands import penstock
 from tests.payments import Heard, Payments
 
 from penstock.errors import BadArgument, PenstockError
@@ -61,7 +62,7 @@ def test_lag_agrees_with_kafkas_own_tool(payments: Payments) -> None:
     assert all(not p["estimated"] and 0 <= p["behind_s"] <= time.time() - before for p in late)
     assert told["catch_up_s"] > 0
     assert told["arriving"] == pytest.approx(2_700 / 60)
-    page = payments.cli("lag", str(payments.file)).stdout
+    page = penstock("lag", payments.file).stdout
     assert page.startswith(f"{payments.pipeline.name}: 700 offsets behind, the oldest record by ")
 
 
@@ -95,9 +96,9 @@ def test_events_tell_the_story_across_restarts(payments: Payments) -> None:
     assert [event["event"] for event in told] == ["started", "batch", "ended", "warning", "started", "batch", "ended"]
     first = told[1]
     assert (first["batch"], first["offsets"], first["read"], first["dead_letters"]) == (0, 300, 300, 3)
-    only = payments.cli("events", str(payments.file), "--kind", "batch", "--last", "1").stdout
+    only = penstock("events", payments.file, "--kind", "batch", "--last", "1").stdout
     assert re.fullmatch(r"1 older ones; .*\n\S+ \S+  batch      batch 1, seconds .*\n", only)
-    refused = payments.cli("events", str(payments.file), "--since", "yesterday", expect=2)
+    refused = penstock("events", payments.file, "--since", "yesterday", expect=2)
     assert "error[bad-argument]: 'yesterday' is no time" in refused.stderr
 
 

@@ -20,7 +20,8 @@ from tests.processes import penstock, servers_of, watched
 from penstock.errors import BadArgument, ServerFailed
 from penstock.local import ports
 from penstock.local.broker import Cluster
-from penstock.local.postgres import LocalPostgres, up_together
+from penstock.local.postgres import LocalPostgres
+from penstock.local.together import up_together
 
 
 @pytest.fixture
@@ -159,13 +160,13 @@ def test_postgresql_that_fails_to_start_takes_along_only_the_broker_started_for_
         control = directory / "postgres" / "data" / "global" / "pg_control"
         control.write_bytes(b"not a database" * 600)
         with pytest.raises(ServerFailed) as raised:
-            up_together(cluster, None, server)
+            up_together(cluster, [server])
         assert "postgres ended while it was starting" in raised.value.what
         assert "database files are incompatible with server" in (raised.value.cause or "")
         assert servers_of(directory) == []
         cluster.up()
         with pytest.raises(ServerFailed):
-            up_together(cluster, None, server)
+            up_together(cluster, [server])
         assert cluster.is_up()
     finally:
         cluster.down()

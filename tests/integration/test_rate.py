@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.payments import Heard, Payments, good
+from tests.payments import Heard, Payments, good, until
 
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry
@@ -36,9 +36,14 @@ class Decided(Heard):
         self.decisions.append(decision)
 
     def reached(self, target: float, sizes: range) -> int:
-        """How many batches it took until one was within 25 % of the target. `sizes`: that it is so by its size, and not
-        because this machine was busy with something else."""
-        near = [abs(d.seconds - target) <= 0.25 * target and d.offsets in sizes for d in self.decisions]
+        """How many batches it took until one was within 25 % of the target; or of what is aimed at instead, where this
+        machine is so busy that the overhead fills the target. `sizes`: that it is so by its size, and not because the
+        machine was busy with something else."""
+        goals = [d.goal or target for d in self.decisions]
+        near = [
+            abs(d.seconds - goal) <= 0.25 * goal and d.offsets in sizes
+            for d, goal in zip(self.decisions, goals, strict=True)
+        ]
         return near.index(True) + 1 if True in near else 99
 
     def turns(self) -> int:
@@ -66,13 +71,14 @@ def limited(payments: Payments, sleep_ms: int, **rate: Any) -> None:
 
 @pytest.mark.parametrize(
     ("target", "sleep_ms", "cap", "count", "sizes"),
-    [(1.2, 1, 26_000, 35_000, range(1, 5200)), (3.0, 3, 16, 6500, range(320, 10_000))],
+    [(1.2, 1, 26_000, 58_000, range(1, 5200)), (3.0, 3, 16, 6500, range(320, 10_000))],
     ids=["from twenty times too high", "from a hundred times too low"],
 )
 def test_cap_reaches_the_target_within_eight_batches_and_does_not_oscillate(
     slow: Payments, target: float, sleep_ms: int, cap: int, count: int, sizes: range
 ) -> None:
-    """About 1,300 and 1,600 offsets a batch take the target."""
+    """About 1,300 and 1,600 offsets a batch take the target. A first batch does not lower the cap, so of those that are
+    too large there are two."""
     limited(slow, sleep_ms, max_offsets=cap, target_batch=f"{target:g}s")
     slow.produce(count)
     heard = Decided()
@@ -95,6 +101,10 @@ def test_where_the_running_query_is_not_changed_it_is_started_again(slow: Paymen
     slow.run(watch=heard)
     assert max(heard.sizes()) >= 300, heard.said()
     assert "replay" in {d.reason for d in heard.decisions}, heard.said()  # planned before the stop, with the old cap
+    assert all(d.changed == (d.reason == "restarted") for d in heard.decisions), heard.said()
+    batches = [event.facts for event in EventLog(Home(slow.home).events).read(["batch"])]
+    assert all(batch["offsets"] <= batch["cap"] for batch in batches), batches  # the cap that was in force
+    assert sum(batch["offsets"] >= batch["cap"] - 2 for batch in batches) >= len(batches) - 1, batches
     assert [entry.batch for entry in heard.entries] == list(range(len(heard.entries)))
     assert sum(heard.sizes()) == 3000
     assert slow.verify().complete
@@ -106,7 +116,7 @@ def test_probe_finds_a_source_whose_cap_cannot_be_changed_and_the_query_is_to_be
     regulator = Regulator(Rate(max_offsets=10, target_batch="10s"), lambda _: None, warnings.append)
     query = spark.readStream.format("rate").load().writeStream.format("noop").start()
     try:
-        _until(lambda: query.lastProgress)
+        until(lambda: query.lastProgress, 60)
         regulator.started(query)
         with pytest.raises(NotChangeable):
             Throttle(query).probe(10)
@@ -126,14 +136,14 @@ def test_batch_waits_for_min_offsets_also_after_the_cap_has_moved(payments: Paym
     run = threading.Thread(target=lambda: supervise.run(payments.pipeline, watch=heard, stop=stop))
     run.start()
     try:
-        _until(lambda: sum(heard.sizes()) == 500)
+        until(lambda: sum(heard.sizes()) == 500, 60)
         assert max(heard.sizes()) > 50, heard.said()
         batches = len(heard.entries)
         payments.send(*(good(n) for n in range(30)))
         time.sleep(2)
         assert len(heard.entries) == batches
         payments.send(*(good(n) for n in range(30)))
-        _until(lambda: sum(heard.sizes()) == 560)
+        until(lambda: sum(heard.sizes()) == 560, 60)
         assert heard.sizes()[-1] == 60
     finally:
         stop.ask()
@@ -147,10 +157,3 @@ def test_run_that_ends_when_it_has_caught_up_does_not_wait_for_min_offsets(payme
     payments.run(watch=heard)
     assert sum(heard.sizes()) == 310
     assert len(heard.entries) > 1
-
-
-def _until(holds: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.alerts import EXAMPLE, Alerts, payment
+from tests.commands import document, penstock
 
 from penstock.kafka.consume import headers_of
 from penstock.local.broker import Cluster
@@ -28,7 +29,10 @@ def read_by(line: str) -> int:
 def test_records_are_sent_on_buried_or_dropped_and_a_restart_repeats_and_loses_nothing(alerts: Alerts) -> None:
     headers = [("h", b"\x00\xff"), ("h", None)]
     alerts.spec["transform"][0]["sql"] += " and 10 / (id - 13) is not null"  # fails for one record
-    bad = [payment(100, amount='"x"'), b"{", b'{"id":1}', payment(101, amount='"-5"'), None, payment(13)]
+    alerts.spec["transform"].append({"view": "placed", "sql": "select *, if(id = 14, 7, 0) as place from large"})
+    alerts.spec["sinks"]["large"]["from"] = "placed"
+    alerts.spec["sinks"]["large"]["kafka"]["partition"] = "place"
+    bad = [payment(100, amount='"x"'), b"{", b'{"id":1}', payment(101, amount='"-5"'), None, payment(13), payment(14)]
     with alerts.running() as process:
         alerts.send(*(payment(i) for i in range(10)), payment(50, '"3"'), payment(51, status="ODD"))
         alerts.send(*bad, headers=headers)
@@ -44,7 +48,9 @@ def test_records_are_sent_on_buried_or_dropped_and_a_restart_repeats_and_loses_n
     letters = {letter.value: letter for letter in alerts.letters()}
     assert letters.keys() == set(bad)
     classes = [letters[value].error_class for value in bad]
-    assert classes == ["wrong-type", "malformed", "missing-field", "broken-rule", "null-value", "failed-step"]
+    assert classes[:5] == ["wrong-type", "malformed", "missing-field", "broken-rule", "null-value"]
+    assert classes[5:] == ["failed-step", "out-of-range"]
+    assert letters[bad[6]].reason == "sink 'large': its partition is 7, the topic has 0 to 0"
     assert all(letter.headers == headers and letter.key == b"k" for letter in letters.values())
     assert letters[bad[5]].sinks == "large" and letters[bad[0]].sinks is None
     entries = [json.loads(line) for file in sorted(ledger.glob("*")) for line in file.open()]
@@ -55,46 +61,48 @@ def test_records_are_sent_on_buried_or_dropped_and_a_restart_repeats_and_loses_n
             counts.update(
                 read=view["read"], dead=view["dead"] + view["rejected"], known=view["dropped"].get("known", 0)
             )
+            counts.update(view["died"])
     assert counts["read"] == 12 + len(bad) and counts["dead"] == len(bad) and counts["known"] == 1
+    assert counts["positive"] == 1
+    assert document("doctor", alerts.file)["findings"] == []
 
     with alerts.running():
         alerts.send(*(payment(i) for i in range(200, 205)))
         alerts.until(
             lambda: {200, 201, 202, 203, 204} <= {json.loads(m.value())["id"] for m in alerts.read(alerts.out)}
         )
-        assert alerts.cli("run", str(alerts.file)).returncode == 4  # the lock
+        penstock("run", alerts.file, expect=4)  # the lock
     ids = Counter(json.loads(message.value())["id"] for message in alerts.read(alerts.out))
     assert ids.keys() == {*range(10), *range(200, 205)}
 
     proof = alerts.cli("verify", str(alerts.file))
     assert proof.returncode == 2 and "not-in-real-time" in proof.stderr and "complete" not in proof.stdout
-    lag = alerts.cli("lag", str(alerts.file))
-    assert lag.returncode == 0 and "real-time: the position is that of the last batch" in lag.stdout
-    assert alerts.cli("checkpoint", "show", str(alerts.file)).returncode == 0
-    assert "Traceback" not in alerts.cli("doctor", str(alerts.file)).stderr
+    lag = penstock("lag", alerts.file).stdout
+    assert "real-time: the position is that of the last batch" in lag
+    penstock("checkpoint", "show", alerts.file)
+    alerts.send(payment(300))  # waits, and nobody reads
+    assert [each["cause"] for each in document("doctor", alerts.file, expect=2)["findings"]] == ["not-running"]
     alerts.spec["trigger"] = "continuous"
-    switched = alerts.cli("run", str(alerts.file), "--until-caught-up")
-    assert switched.returncode == 4 and "checkpoint-foreign" in switched.stderr
+    assert "checkpoint-foreign" in penstock("run", alerts.file, "--until-caught-up", expect=4).stderr
 
 
+@pytest.mark.usefixtures("spark")
 def test_plan_states_the_guarantee_and_refuses_steps_that_are_more_than_a_choice(alerts: Alerts) -> None:
-    made = alerts.cli("plan", str(alerts.file), "--json")
-    said = json.loads(made.stdout)
+    said = document("plan", alerts.file)
     assert said["could_start"], said["problems"]
     assert {route["guarantee"].split(":")[0] for route in said["routes"]} == {"at-least-once"}
     assert said["path"]["way"].startswith("real-time")
     alerts.spec["transform"][0]["sql"] = "select * from payments order by amount"
-    said = json.loads(alerts.cli("plan", str(alerts.file), "--json").stdout)
+    said = document("plan", alerts.file, expect=2)
     assert [problem["code"] for problem in said["problems"]] == ["not-in-real-time"]
     assert "it sorts rows" in said["problems"][0]["cause"]
 
 
+@pytest.mark.usefixtures("spark")
 def test_bounded_runs_go_the_ordinary_way_and_caught_up_is_refused(alerts: Alerts) -> None:
     alerts.send(payment(1), payment(2))
-    refused = alerts.cli("run", str(alerts.file), "--until-caught-up")
-    assert refused.returncode == 2 and "not-in-real-time" in refused.stderr
-    done = alerts.cli("run", str(alerts.file), "--from", "earliest", "--to", "latest")
-    assert done.returncode == 0, done.stderr
+    assert "not-in-real-time" in penstock("run", alerts.file, "--until-caught-up", expect=2).stderr
+    penstock("run", alerts.file, "--from", "earliest", "--to", "latest")
     assert {json.loads(m.value())["id"] for m in alerts.read(alerts.out)} == {1, 2}
 
 

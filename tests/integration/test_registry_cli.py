@@ -71,8 +71,10 @@ def test_schema_is_registered_listed_and_shown(spec: Path, subject: str, tmp_pat
     newer = written(tmp_path, "newer.txt", OPTIONAL)
     status, out, err = run("register", spec, "--subject", subject, "--schema", newer, "--type", "avro")
     assert (status, err) == (0, "")
-    second = int(out.removeprefix(f"{subject}: id "))
+    second = int(out.removeprefix(f"{subject}: registered as version 2, id "))
     assert second != made["id"]
+    again = data("register", spec, "--subject", subject, "--schema", file)[1]
+    assert (again["id"], made["new"], again["new"]) == (made["id"], True, False)
 
     status, listed = data("ls", spec)
     assert status == 0

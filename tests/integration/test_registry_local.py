@@ -18,7 +18,8 @@ from penstock.errors import BadArgument, ServerFailed
 from penstock.kafka.schema_registry import RegistrySettings, SchemaRegistry
 from penstock.local import ports
 from penstock.local.broker import Cluster
-from penstock.local.registry import LocalRegistry, up_together
+from penstock.local.registry import LocalRegistry
+from penstock.local.together import up_together
 
 
 @pytest.fixture
@@ -86,56 +87,14 @@ def test_up_down_and_ps_treat_the_registry_as_one_of_the_servers(directory: Path
     assert not directory.exists()
 
 
-def test_registry_killed_right_after_it_answered_has_lost_nothing(directory: Path) -> None:
-    server = LocalRegistry(directory)
-    registered: dict[str, int] = {}
-    try:
-        for round_ in range(3):
-            with ask(server.up()) as client:
-                assert {name: client.latest(name).schema.id for name in registered} == registered
-                for number in range(10):
-                    name = f"Kept{round_}_{number}"
-                    registered[name] = client.register(name, "AVRO", schema(name))
-                client.set_mode("NONE", name)
-            server.kill()
-            assert ports.is_free(int(server.url.split(":")[2].split("/")[0])), "killed, and not gone yet"
-            assert [found.state for found in server.status()] == ["down"]
-        with ask(server.up()) as client:
-            assert {each: client.latest(each).schema.id for each in registered} == registered
-            assert client.mode(name) == "NONE"
-    finally:
-        server.down()
-
-
-def test_registry_listens_on_the_loopback_address_only_whatever_the_environment_says(
+def test_registry_killed_right_after_it_answered_has_lost_nothing(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Begun with the pid file of somebody else, a port that was taken meanwhile, and an environment that would have it
+    listen to everybody."""
     monkeypatch.setenv("QUARKUS_HTTP_HOST", "0.0.0.0")
-    server = LocalRegistry(directory)
-    try:
-        server.up()
-        [found] = server.status()
-        listening = [
-            connection.laddr.ip.removeprefix("::ffff:")
-            for connection in psutil.Process(found.pid).net_connections("inet")
-            if connection.status == psutil.CONN_LISTEN
-        ]
-        assert set(listening) == {"127.0.0.1"}
-        server.pause()
-        assert [each.state for each in server.status()] == ["paused"]
-        assert server.down(wipe=True) == ["registry"]
-        assert not directory.exists()
-        assert (server.status(), server.down()) == ([], [])
-        with pytest.raises(ServerFailed):
-            _ = server.url
-    finally:
-        server.down()
-
-
-def test_pid_file_of_somebody_else_and_a_port_taken_meanwhile_are_no_obstacle(directory: Path) -> None:
     bystander = subprocess.Popen(["sleep", "600"])
-    server = LocalRegistry(directory)
-    home = directory / "registry"
+    server, home = LocalRegistry(directory), directory / "registry"
     home.mkdir(parents=True)
     try:
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -143,14 +102,40 @@ def test_pid_file_of_somebody_else_and_a_port_taken_meanwhile_are_no_obstacle(di
             (home / "registry.json").write_text(json.dumps({"port": port}))
             (home / "pid.json").write_text(json.dumps({"pid": bystander.pid, "created": time.time() - 3600}))
             assert [each.state for each in server.status()] == ["down"]
-            assert f":{port}/" not in server.up()
-        assert server.is_up()
-        assert server.down() == ["registry"]
+            url = server.up()
+        assert f":{port}/" not in url
+        assert listening(server) == {"127.0.0.1"}
+        with ask(url) as client:
+            registered = {f"Kept{n}": client.register(f"Kept{n}", "AVRO", schema(f"Kept{n}")) for n in range(10)}
+            client.set_mode("NONE", "Kept9")
+        server.kill()
+        assert ports.is_free(int(url.split(":")[2].split("/")[0])), "killed, and not gone yet"
+        assert [found.state for found in server.status()] == ["down"]
+        with ask(server.up()) as client:
+            assert {name: client.latest(name).schema.id for name in registered} == registered
+            assert client.mode("Kept9") == "NONE"
+        server.pause()
+        assert [each.state for each in server.status()] == ["paused"]
+        assert server.down(wipe=True) == ["registry"]
+        assert not directory.exists()
+        assert (server.status(), server.down()) == ([], [])
+        with pytest.raises(ServerFailed):
+            _ = server.url
         assert bystander.poll() is None
     finally:
         bystander.kill()
         bystander.wait()
         server.down()
+
+
+def listening(server: LocalRegistry) -> set[str]:
+    """Addresses on which its process does."""
+    [found] = server.status()
+    return {
+        connection.laddr.ip.removeprefix("::ffff:")
+        for connection in psutil.Process(found.pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
 
 
 def test_registry_that_fails_to_start_takes_along_only_the_broker_started_for_it(directory: Path) -> None:
@@ -160,14 +145,14 @@ def test_registry_that_fails_to_start_takes_along_only_the_broker_started_for_it
     cluster, server = Cluster(directory), LocalRegistry(directory)
     try:
         with pytest.raises(ServerFailed) as raised:
-            up_together(cluster, server)
+            up_together(cluster, [server])
         assert "registry ended while it was starting" in raised.value.what
         assert "registry.mv.db" in (raised.value.cause or "")
         assert servers_of(directory) == []
 
         cluster.up()
         with pytest.raises(ServerFailed):
-            up_together(cluster, server)
+            up_together(cluster, [server])
         assert cluster.is_up()
         assert len(servers_of(directory)) == 1
     finally:
@@ -184,13 +169,13 @@ def test_port_that_was_asked_for_and_is_taken_is_an_error_and_starts_nothing(dir
     assert servers_of(directory) == []
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_signal_while_the_registry_starts_leaves_nothing_running(directory: Path, signum: signal.Signals) -> None:
+def test_signal_while_the_registry_starts_leaves_nothing_running(directory: Path) -> None:
+    """SIGTERM; both signals, at more moments: test_local_servers.py."""
     child = penstock("up", "--registry", directory=directory)
     wait_for_registry(child, directory)
-    child.send_signal(signum)
+    child.send_signal(signal.SIGTERM)
     status, _, err = finished(child)
-    assert status == (-signum if signum == signal.SIGTERM else 130), err
+    assert status == -signal.SIGTERM, err
     assert servers_of(directory) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 
 import pytest
@@ -11,7 +12,6 @@ from tests.payments import Heard, Payments, good, judge
 
 from penstock import record
 from penstock.errors import (
-    KafkaUnreachable,
     NotWritable,
     ReferenceMissing,
     RuleStopped,
@@ -28,32 +28,20 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 def test_every_record_ends_in_the_table_or_as_a_dead_letter_and_verify_says_complete(payments: Payments) -> None:
-    sent = payments.produce(5000, poison=0.05)
+    sent = payments.produce(3000, poison=0.05)
     heard = Heard()
     payments.run(watch=heard)
-    assert len(heard.entries) >= 5  # the cap of 1,000 offsets made several batches
+    assert len(heard.entries) >= 3  # the cap of 1,000 offsets made several batches
     assert judge(payments, [sent]) == []
     report = payments.verify()
     assert report.complete, report.findings
     assert report.proof == {"lake": "by offset"}
-    assert report.records == 5000
+    assert report.records == 3000
     assert report.dead == len(sent.poison())
     # Every kind of poison died for the reason it was made for.
     died = {letter.position: letter.error_class for letter in payments.dead()}
     for row in sent.poison().to_pylist():
         assert died[row["topic"], row["partition"], row["offset"]] == POISON[row["kind"]], row
-
-
-def test_a_dead_letter_has_the_bytes_headers_and_origin_of_its_record(payments: Payments) -> None:
-    value = b'{"payment_id": "p", "amount": \xff\x00}'
-    headers = [("trace", b"\x00\xfe"), ("trace", b"again"), ("empty", b""), ("none", None)]
-    payments.send(value, key=b"\x80key", headers=headers)
-    payments.run()
-    [letter] = payments.dead()
-    assert (letter.key, letter.value, letter.headers) == (b"\x80key", value, headers)
-    assert (letter.topic, letter.offset, letter.batch, letter.pipeline) == (payments.topic, 0, 0, "payments")
-    assert (letter.stage, letter.error_class) == (record.DECODE, record.MALFORMED)
-    assert letter.timestamp_ms > 1_700_000_000_000
 
 
 def test_reasons_name_the_field_the_value_and_what_was_expected(payments: Payments) -> None:
@@ -82,6 +70,10 @@ def test_reasons_name_the_field_the_value_and_what_was_expected(payments: Paymen
 
 
 def test_awkward_records_are_dead_letters_or_rows_and_nothing_is_lost(payments: Payments) -> None:
+    """A dead letter has the bytes, headers and origin of its record."""
+    value = b'{"payment_id": "p", "amount": \xff\x00}'
+    headers = [("trace", b"\x00\xfe"), ("trace", b"again"), ("empty", b""), ("none", None)]
+    payments.send(value, key=b"\x80key", headers=headers)
     deep = b'{"payment_id": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     payments.send(
         good(1, tags=["x" * 1_000_000]),
@@ -96,7 +88,12 @@ def test_awkward_records_are_dead_letters_or_rows_and_nothing_is_lost(payments: 
     )
     payments.run()
     assert {r["payment_id"] for r in payments.rows()} == {"p-1", "nul \x00 and \U0001f600", "p-8"}
-    assert len(payments.dead()) == 6
+    assert len(payments.dead()) == 7
+    [letter] = [each for each in payments.dead() if each.value == value]
+    assert (letter.key, letter.headers) == (b"\x80key", headers)
+    assert (letter.topic, letter.offset, letter.batch, letter.pipeline) == (payments.topic, 0, 0, "payments")
+    assert (letter.stage, letter.error_class) == (record.DECODE, record.MALFORMED)
+    assert letter.timestamp_ms > 1_700_000_000_000
     assert payments.verify().complete
 
 
@@ -111,9 +108,9 @@ def test_an_empty_topic_ends_at_once_and_records_that_come_later_are_processed(p
 
 
 def test_a_second_run_goes_on_where_the_first_one_ended(payments: Payments) -> None:
-    first = payments.produce(1500, poison=0.02, seed=1)
+    first = payments.produce(900, poison=0.02, seed=1)
     payments.run()
-    second = payments.produce(1500, poison=0.02, seed=2)
+    second = payments.produce(900, poison=0.02, seed=2)
     payments.run()
     assert judge(payments, [first, second]) == []
     assert payments.verify().complete
@@ -169,11 +166,16 @@ def test_kafka_columns_are_in_the_view_when_asked_for(payments: Payments) -> Non
     payments.spec["source"]["topics"][payments.topic]["kafka_columns"] = ["key", "value", "headers", "timestamp_type"]
     payments.spec["transform"][0]["sql"] = "select payment_id, _kafka from payments"
     payments.spec["sinks"]["lake"]["delta"] = {"path": "lake"}
-    payments.send(good(1), key=b"k", headers=[("h", b"v")])
+    at = int(time.time() * 1000) - 60_000
+    producer = connection.producer(payments.config)
+    producer.produce(payments.topic, good(1), b"k", partition=2, timestamp=at, headers=[("h", b"v")])
+    assert producer.flush(10) == 0
     payments.run()
     [row] = payments.rows()
     kafka = row["_kafka"]
-    assert (kafka["key"], kafka["value"], kafka["topic"], kafka["offset"]) == (b"k", good(1), payments.topic, 0)
+    assert (kafka["key"], kafka["value"]) == (b"k", good(1))
+    assert (kafka["topic"], kafka["partition"], kafka["offset"]) == (payments.topic, 2, 0)
+    assert kafka["timestamp"].timestamp() * 1000 == at
     assert kafka["headers"] == [{"key": "h", "value": b"v"}]
     assert kafka["timestamp_type"] == 0
 
@@ -196,14 +198,6 @@ def test_two_topics_and_two_sinks_share_one_batch(payments: Payments) -> None:
     assert report.complete, report.findings
 
 
-def test_dead_letters_can_go_to_a_table(payments: Payments) -> None:
-    payments.spec["dead_letters"] = {"delta": {"path": "dead"}}
-    sent = payments.produce(1000, poison=0.1)
-    payments.run()
-    assert judge(payments, [sent]) == []
-    assert payments.verify().complete
-
-
 def test_the_same_pipeline_in_python_runs(payments: Payments) -> None:
     made = Pipeline.model_validate(payments.spec).at(payments.directory)
     assert made == payments.pipeline
@@ -219,12 +213,6 @@ def test_a_missing_topic_is_an_error_that_says_which_command_makes_it(payments: 
         payments.run()
     assert missing.value.facts == {"missing": ["nowhere"]}
     assert "penstock apply" in str(missing.value.next_command)
-
-
-def test_a_broker_that_is_down_at_the_start_is_an_error(payments: Payments) -> None:
-    payments.spec["kafka"]["bootstrap"] = "127.0.0.1:9"
-    with pytest.raises(KafkaUnreachable):
-        payments.run()
 
 
 def test_a_missing_environment_variable_is_an_error(payments: Payments) -> None:
@@ -289,13 +277,24 @@ def test_a_dead_letter_too_large_for_its_topic_is_written_once_there_is_room(
     assert payments.verify().complete
 
 
-def test_a_rule_may_have_any_name(payments: Payments) -> None:
+def test_a_rule_may_have_any_name_and_a_record_for_which_it_cannot_be_computed_breaks_it(payments: Payments) -> None:
+    names = ["read", "passed", "dead_at", "count_1"]
     payments.spec["contract"]["payments"] = [
-        {"name": name, "rule": f"amount <> {n}"} for n, name in enumerate(["read", "passed", "dead_at", "count_1"], 1)
+        *({"name": name, "rule": f"amount <> {n}"} for n, name in enumerate(names, 1)),
+        {"name": "numbered", "rule": "cast(account as int) / (amount - 5) > 0"},
     ]
-    payments.send(good(1, amount=1), good(2, amount=4), good(3, amount=5))
+    payments.send(
+        good(1, account="12", amount=1),
+        good(2, account="12", amount=4),
+        good(3, account="12"),
+        good(4, account="twelve"),
+        good(5, account="12", amount=5),
+    )
     payments.run()
-    assert sorted(d.reason.split(":")[0] for d in payments.dead()) == ["count_1", "read"]
+    assert [row["payment_id"] for row in payments.rows()] == ["p-3"]
+    broken = sorted(d.reason for d in payments.dead())
+    assert [reason.split(":")[0] for reason in broken] == ["count_1", "numbered", "numbered", "read"]
+    assert sorted(reason.split("; ")[1] for reason in broken[1:3]) == ["account = 12", "account = twelve"]
     assert payments.verify().complete
 
 
@@ -327,16 +326,6 @@ def test_available_now_reads_what_is_there_and_ends(payments: Payments) -> None:
     assert payments.verify().complete
 
 
-def test_a_record_for_which_a_rule_cannot_be_computed_breaks_it(payments: Payments) -> None:
-    payments.spec["contract"]["payments"] = [{"name": "numbered", "rule": "cast(account as int) / (amount - 5) > 0"}]
-    payments.send(good(1, account="12"), good(2, account="twelve"), good(3, account="12", amount=5))
-    payments.run()
-    assert [row["payment_id"] for row in payments.rows()] == ["p-1"]
-    assert sorted(d.reason.split("; ")[1] for d in payments.dead()) == ["account = 12", "account = twelve"]
-    assert payments.verify().complete
-
-
-@pytest.mark.usefixtures("spark")
 def test_rule_over_headers_has_them_also_when_dead_letters_are_made(payments: Payments) -> None:
     topic = payments.spec["source"]["topics"][payments.topic]
     topic["kafka_columns"] = ["header_map"]
@@ -351,7 +340,6 @@ def test_rule_over_headers_has_them_also_when_dead_letters_are_made(payments: Pa
     assert sorted(letter.error_class for letter in payments.dead()) == ["broken-rule", "malformed"]
 
 
-@pytest.mark.usefixtures("spark")
 def test_what_was_accepted_is_for_the_first_batch_only_also_when_a_later_one_comes_again(payments: Payments) -> None:
     payments.spec["transform"] = [{"view": "settled", "sql": "select *, cast(account as int) as n from payments"}]
     payments.spec["sinks"] = {"lake": {"from": "settled", "delta": {"path": "lake"}}}

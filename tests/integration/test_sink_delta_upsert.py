@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from tests.handed import (
     hand_counting_reads,
 )
 
-from penstock.errors import SinkBusy, SinkFailed, SpecInvalid
+from penstock.errors import SinkFailed, SpecInvalid
 from penstock.record import MISSING_FIELD, Known
 from penstock.sink.contract import Incoming, Written
 from penstock.sink.delta_upsert import DeltaUpsertSink
@@ -79,29 +78,9 @@ def test_crash_before_the_merge_and_batches_without_rows(spark: Any, sink: Delta
     assert hand(sink, 1, changes(spark), replay=True) == Written(0)
     assert hand(sink, 2, changes(spark, (None, 1, None, False, 0))).rows == 0
     assert sink.rows_by_batch(QUERY) == {0: 1, 1: 0, 2: 0}
-    assert held(sink) == {"a": 1}
-    sink.prepare(batch(0), Known(2, 2), frozenset())
-
-
-def test_two_attempts_at_once_merge_once(spark: Any, sink: DeltaUpsertSink) -> None:
-    outcomes: list[Any] = []
-
-    def attempt() -> None:
-        session = spark.newSession()  # as two processes: what one sets for its merge the other does not see
-        try:
-            outcomes.append(sink.write(batch(0), changes(session, ("a", 1, None, False, 1)), replay=False))
-        except SinkBusy as busy:
-            outcomes.append(busy)
-
-    both = [threading.Thread(target=attempt) for _ in range(2)]
-    for thread in both:
-        thread.start()
-    for thread in both:
-        thread.join()
-    assert len(outcomes) == 2
-    assert Written(1) in outcomes
     assert [c["operation"] for c in DeltaTable(str(sink.path)).history()].count("MERGE") == 1
     assert held(sink) == {"a": 1}
+    sink.prepare(batch(0), Known(2, 2), frozenset())
 
 
 def test_every_type_arrives_and_new_columns_are_added_only_when_asked(spark: Any, sink: DeltaUpsertSink) -> None:
@@ -126,6 +105,28 @@ def test_every_type_arrives_and_new_columns_are_added_only_when_asked(spark: Any
     with pytest.raises(SinkFailed) as cut:  # a merge of Delta's would cast it
         hand(evolving, 3, wider.withColumn("a_timestamp", F.col("a_timestamp").cast("date")))
     assert "'a_timestamp' was timestamp and is now date" in (cut.value.cause or "")
+
+
+def test_types_become_wider_only_when_asked_and_what_does_not_fit_is_refused_before_a_batch(
+    spark: Any, tmp_path: Path
+) -> None:
+    columns = "select {} as id, {} as v, {} as x, 1 as o"
+    sink = DeltaUpsertSink("state", tmp_path / "state", ("id",), "o")
+    hand(sink, 0, spark.sql(columns.format("1", "1", "1.5f")))
+    wider = spark.sql(columns.format("2L", "9000000000L", "2.5d"))
+    with pytest.raises(SinkFailed) as refused:
+        sink.suits(Incoming("v", wider.schema))
+    assert "column 'id' was int and is now bigint" in (refused.value.cause or "")
+    evolving = DeltaUpsertSink("state", sink.path, ("id",), "o", evolve=True)
+    evolving.suits(Incoming("v", wider.schema))
+    hand(evolving, 1, wider)
+    hand(evolving, 2, spark.createDataFrame([], wider.schema))
+    found = spark.read.format("delta").load(str(sink.path)).orderBy("id").collect()
+    assert [(row["id"], row["v"], row["x"]) for row in found] == [(1, 1, 1.5), (2, 9_000_000_000, 2.5)]
+    assert evolving.rows_by_batch(QUERY) == {0: 1, 1: 1, 2: 0}
+    for other in ("cast(1 as string)", "1.5d", "cast(1 as int)"):
+        with pytest.raises(SinkFailed):
+            evolving.suits(Incoming("v", spark.sql(columns.format("1L", other, "1d")).schema))
 
 
 def test_merge_reads_only_the_partitions_of_the_batch(spark: Any, tmp_path: Path) -> None:

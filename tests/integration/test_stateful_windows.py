@@ -7,14 +7,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from tests.stateful import FEW, Event, Stream, firsts, seconds, sessions, some_events, windows
+from tests.crash.driver import ROUNDS
+from tests.stateful import (
+    RICH,
+    START,
+    Event,
+    Stream,
+    compared,
+    firsts,
+    last_watermark,
+    late_groups,
+    seconds,
+    sessions,
+    some_events,
+    windows,
+    windows_of,
+)
 
 from penstock.local.broker import Cluster
+from penstock.observe.metrics import Meters
+from penstock.runtime.doctor import examined
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 EVENTS = some_events(8)
+NOW = 1_900_000_000.0
 
 
 @pytest.fixture(scope="session")
@@ -41,9 +58,19 @@ def check_late(stream: Stream, late: list[int]) -> None:
     assert report.late == {"made": sum(late)}
 
 
-@pytest.mark.parametrize("slide", [60, 20])
-@FEW
-@given(first=EVENTS, second=EVENTS)
+def check_metrics(stream: Stream, **expected: float) -> None:
+    """The values that a run would have shown after its last batch, had it ended at NOW."""
+    meters = Meters("stateful")
+    for entry in stream.entries():
+        meters.batch_done(entry, 1.0, NOW)
+    for name, value in expected.items():
+        labels = {"pipeline": "stateful"} | ({} if name.startswith("watermark") else {"view": "made"})
+        assert meters.registry.get_sample_value(f"penstock_{name}", labels) == value, name
+    assert (meters.registry.get_sample_value("penstock_state_bytes", labels | {"view": "made"}) or 0) > 0
+
+
+@pytest.mark.parametrize("slide", [20, 60] if ROUNDS > 1 else [20])  # tumbling ones are in the last test too
+@compared({"first": EVENTS, "second": EVENTS}, RICH)
 def test_windows_are_those_of_the_oracle(
     kafka: Cluster, directory: Path, slide: int, first: list[Event], second: list[Event]
 ) -> None:
@@ -57,10 +84,16 @@ def test_windows_are_those_of_the_oracle(
     assert len(stream.rows()) == len(expected)
     check_late(stream, late)
     assert stream.entries()[-1].stateful["made"].held == still_open
+    check_metrics(
+        stream,
+        state_rows=still_open,
+        records_late_total=sum(late),
+        rows_dropped_by_watermark_total=late_groups(stream.batches(), 60, slide, 90),
+        watermark_delay_seconds=NOW - last_watermark(stream.batches(), 90),
+    )
 
 
-@FEW
-@given(first=EVENTS, second=EVENTS)
+@compared({"first": EVENTS, "second": EVENTS}, RICH)
 def test_sessions_are_those_of_the_oracle(
     kafka: Cluster, directory: Path, first: list[Event], second: list[Event]
 ) -> None:
@@ -74,8 +107,7 @@ def test_sessions_are_those_of_the_oracle(
     check_late(stream, late)
 
 
-@FEW
-@given(first=EVENTS, second=EVENTS)
+@compared({"first": EVENTS, "second": EVENTS}, RICH)
 def test_duplicates_are_those_of_the_oracle(
     kafka: Cluster, directory: Path, first: list[Event], second: list[Event]
 ) -> None:
@@ -85,4 +117,41 @@ def test_duplicates_are_those_of_the_oracle(
     found = Counter((row["key"], row["number"]) for row in stream.rows())
     assert found == Counter((event.key, event.number) for event in expected)
     assert [entry.stateful["made"].duplicates for entry in stream.entries()] == twice
+    assert [entry.stateful["made"].cut for entry in stream.entries()] == late
     check_late(stream, late)
+    said = {finding.cause: finding.facts for finding in examined(stream.payments.pipeline)[1]}
+    assert said.get("late-records", {}).get("late", 0) == sum(late)
+
+
+@compared({"first": EVENTS, "second": EVENTS}, RICH)
+def test_window_over_windows_is_that_of_the_oracle(
+    kafka: Cluster, directory: Path, first: list[Event], second: list[Event]
+) -> None:
+    """Windows of three minutes over windows of one: both close by the watermark of the first step."""
+    minutes = {"from": "events", "time": "at", "late_after": "30s", "size": "60s", "by": ["key"]}
+    threes = {"from": "minutes", "time": "window_time", "size": "180s", "by": ["key"]}
+    steps = [
+        {"view": "minutes", "window": {**minutes, "columns": {"n": "count(*)"}}},
+        {"view": "threes", "window": {**threes, "columns": {"n": "sum(n)", "minutes": "count(*)", "most": "max(n)"}}},
+    ]
+    stream = Stream.make(kafka.bootstrap, directory, steps)
+    for part in (first, [*second, Event("z", 1000)]):
+        stream.feed(part)
+        stream.run()
+    closed, late, _ = windows(stream.batches(), 60, 60, 30)
+    until = last_watermark(stream.batches(), 30)
+    inside: dict[tuple[int, str], list[int]] = {}
+    for (start, key), n in closed.items():
+        inside.setdefault((windows_of(start, 180, 180)[0], key), []).append(n)
+    expected = {
+        (start, key): (sum(counts), len(counts), max(counts))
+        for (start, key), counts in inside.items()
+        if START + start + 180 <= until
+    }
+    rows = stream.rows()
+    found = {(seconds(r["window_start"]), r["key"]): (r["n"], r["minutes"], r["most"]) for r in rows}
+    assert found == expected
+    assert len(rows) == len(expected) > 2
+    assert [entry.stateful["minutes"].late for entry in stream.entries()] == late
+    report = stream.payments.verify()
+    assert report.complete, report.findings

@@ -60,11 +60,15 @@ def test_tombstone_deletes_its_key_from_a_table_and_goes_out_without_a_value(pay
     assert [(row["id"], row["name"]) for row in table(payments, "lake")] == [(1, "a"), (3, "c"), (4, "back")]
     change(1, None)  # what an earlier batch brought
     change(9, None)  # never there
+    payments.send(None)  # has no key: there is nothing to delete by it, and it is sent on as it is
     payments.run()
     assert [(row["id"], row["name"]) for row in table(payments, "lake")] == [(3, "c"), (4, "back")]
-    gone = [json.loads(each.key or b"")["id"] for each in committed(payments.bootstrap, out) if each.value is None]
-    assert sorted(gone) == [1, 2, 4, 9]
-    assert payments.dead() == []
+    gone = [json.loads(each.key or b"").get("id") for each in committed(payments.bootstrap, out) if each.value is None]
+    assert sorted(gone, key=str) == [1, 2, 4, 9, None]
+    [letter] = payments.dead()
+    assert (letter.stage, letter.error_class, letter.sinks) == ("sink", "missing-field", "lake")
+    assert letter.reason == "sink 'lake' upserts by id, which is null"
+    assert (letter.key, letter.value) == (None, None)
     assert payments.verify().findings == []
 
 

@@ -1,4 +1,4 @@
-"""`penstock apply`, `topics` and `groups` on one real broker, and on three of which one is killed."""
+"""`penstock apply`, `topics` and `groups` on one real broker, and on three of which one is killed and comes back."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.cluster_documents import APPLY, GROUPS, TOPICS, checked
+from tests.doctor_score import named
 from tests.payments import Payments, good
-from tests.processes import running
+from tests.processes import penstock, running
 from typer.testing import CliRunner
 
 from penstock.cli.main import app, register
-from penstock.errors import BadArgument, SpecInvalid, TopicMissing
+from penstock.errors import BadArgument, KafkaUnreachable, SpecInvalid, TopicMissing
 from penstock.kafka import admin, connection, reshape
 from penstock.local.broker import Cluster
 from penstock.spec.load import load
@@ -195,6 +196,40 @@ def test_groups_say_their_members_and_how_far_they_are_behind(payments: Payments
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with running(Cluster(tmp_path_factory.mktemp("three"), brokers=3)) as cluster:
         yield cluster
+    assert [server.state for server in cluster.status()] == ["down", "down", "down"]
+
+
+def one_two_three(payments: Payments, topic: str) -> None:
+    """One record into the first partition, two into the second, three into the third."""
+    producer = connection.producer(payments.config)
+    for partition in range(3):
+        for n in range(partition + 1):
+            producer.produce(topic, good(n), partition=partition)
+    assert producer.flush(30) == 0
+
+
+def lag_is_that_of_partitions_that_answer(found: dict[str, Any], most: int) -> None:
+    answer = [each for each in found["partitions"] if each["state"] is None]
+    assert found["lag"] == sum(each["end"] for each in answer) <= most
+    assert found["complete"] is (len(answer) == len(found["partitions"]))
+    assert all(each["end"] is None and each["lag"] is None for each in found["partitions"] if each["state"])
+
+
+def part_of_a_topic_is_offline(payments: Payments, topic: str, off: int, command: Command) -> None:
+    """What lag, doctor and tail say of a pipeline that reads it, and has not run yet."""
+    read = payments.spec["source"]["topics"]
+    payments.spec["source"]["topics"] = {topic: read[payments.topic]}
+    rest = [each for each in range(3) if each != off]
+    found = command("lag", payments.file)
+    assert (found["complete"], found["lag"]) == (False, sum(each + 1 for each in rest))
+    assert [each["state"] for each in found["partitions"]] == ["offline" if p == off else None for p in range(3)]
+    said = command("doctor", payments.file, expect=2)["findings"]
+    named(["not-running", "partition-offline"], (finding["cause"] for finding in said))
+    lines = command("tail", payments.file, text=80).splitlines()
+    assert sorted(int(line.partition(":")[0]) for line in lines) == sorted(p for p in rest for _ in range(p + 1))
+    with pytest.raises(KafkaUnreachable, match=f"{topic}-{off} cannot be read"):
+        command("tail", payments.file, "--partition", off, text=80)
+    payments.spec["source"]["topics"] = read
 
 
 def test_of_three_brokers_one_is_killed_and_the_commands_show_it(
@@ -205,6 +240,7 @@ def test_of_three_brokers_one_is_killed_and_the_commands_show_it(
     admin.create_missing(payments.config, {alone: TopicSettings(partitions=3)})
     file = wants(payments, partitions=6, config={"min.insync.replicas": 2})
     payments.send(*(good(n) for n in range(20)))
+    one_two_three(payments, alone)
     whole = checked(command("topics", "--bootstrap", brokers.bootstrap), TOPICS)
     assert (whole["brokers"], whole["under_replicated"], whole["offline"]) == ([1, 2, 3], 0, 0)
     assert shown(whole, payments.topic)["offsets"] == 20
@@ -215,6 +251,7 @@ def test_of_three_brokers_one_is_killed_and_the_commands_show_it(
     for each in hurt["topics"]:
         unknown = [p["partition"] for p in each["partitions"] if p["offsets"] is None]
         assert unknown == each["silent"] + each["offline"]
+    lag_is_that_of_partitions_that_answer(command("lag", file), most=20)
     checked(command("groups", file), GROUPS)
     until = time.monotonic() + 60
     while hurt["under_replicated"] < 4 and time.monotonic() < until:  # the controller notices after nine seconds
@@ -235,9 +272,30 @@ def test_of_three_brokers_one_is_killed_and_the_commands_show_it(
         assert said.count("under-replicated") == 4
         assert "offline" in said
 
+    [off] = lonely["offline"]
+    part_of_a_topic_is_offline(payments, alone, off, command)
+    file = payments.file
+
     done = checked(command("apply", file), APPLY)  # with the two that are left
     assert shown(done, payments.topic)["partitions"] == 6
     assert len(command("tail", file, "--last", "20", text=80).splitlines()) == 20
     committed(payments, "reader", p0=0)
     [group] = checked(command("groups", file), GROUPS)["groups"]
     assert group["lag"] == topic["partitions"][0]["end"]
+
+    payments.send(good(20))  # acknowledged by two of three
+    the_third_comes_back(brokers)
+    assert len(command("tail", file, "--last", "30", text=80).splitlines()) == 21
+
+
+def the_third_comes_back(brokers: Cluster) -> None:
+    """`up` on a cluster that is half there starts the missing half, where it was; `ps` says what there is."""
+    said, _ = penstock("ps", "--json", directory=brokers.directory).communicate(timeout=60)
+    assert [server["state"] for server in json.loads(said)["servers"]] == ["up", "down", "up"]
+    brokers.pause(3)
+    assert [server.state for server in brokers.status()] == ["up", "down", "paused"]
+    brokers.resume(3)
+    bootstrap = brokers.bootstrap
+    assert len(bootstrap.split(",")) == 3
+    assert brokers.up() == bootstrap
+    assert [server.state for server in brokers.status()] == ["up", "up", "up"]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
-from tests.payments import Payments, good
+from deltalake import DeltaTable, write_deltalake
+from tests.payments import Payments, good, until
 
 from penstock.errors import (
     CheckpointMissing,
     TableDiffers,
     TableOfAnotherQuery,
+    TopicMissing,
 )
+from penstock.kafka import admin, connection
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -24,6 +26,31 @@ def test_a_table_without_positions_is_proven_by_count(payments: Payments) -> Non
     report = payments.verify()
     assert report.complete, report.findings
     assert report.proof == {"lake": "by count"}
+
+
+def test_a_topic_that_was_deleted_is_named_and_the_rest_is_proven(payments: Payments) -> None:
+    other = f"{payments.topic}-old"
+    payments.create(other)
+    read = payments.spec["source"]["topics"][payments.topic]
+    payments.spec["source"] = {"pattern": {"match": f"{payments.topic}(-old)?", **read}}
+    payments.spec["dead_letters"] = {"kafka": {"topic": f"{payments.topic}.DLT"}}
+    payments.send(*(good(n) for n in range(10)))
+    payments.send(good(10), b"broken", topic=other)
+    payments.run()
+    client = connection.admin(payments.config)  # kept: with the last name of it goes what it was asked
+    client.delete_topics([other])[other].result(10)
+    until(lambda: other not in admin.topics(payments.config))
+    report = payments.verify()
+    assert report.complete, report.findings
+    assert [text for text in report.unproven if f"topic '{other}' is gone" in text]
+    assert [r.topic for r in report.former] == [other]
+    lost = next(row for row in payments.rows() if row["_kafka"]["topic"] == payments.topic)
+    DeltaTable(str(payments.directory / "lake")).delete(f"payment_id = '{lost['payment_id']}'")
+    assert [f.offsets for f in payments.verify().findings if f.kind == "lost"] == [[lost["_kafka"]["offset"]]]
+    client.delete_topics([payments.topic])[payments.topic].result(10)
+    until(lambda: payments.topic not in admin.topics(payments.config))
+    with pytest.raises(TopicMissing):  # none is there: this may be another cluster
+        payments.verify()
 
 
 @pytest.mark.parametrize("steps", ["none", "that drop records"])
@@ -42,17 +69,11 @@ def test_verify_names_the_batch_partition_and_offset_of_a_lost_row(payments: Pay
     assert (finding.batch, finding.topic) == (0, payments.topic)
     assert (finding.partition, finding.offsets) == (lost["_kafka"]["partition"], [lost["_kafka"]["offset"]])
 
-
-def test_verify_names_a_row_that_is_there_twice_and_one_that_was_invented(payments: Payments) -> None:
-    from deltalake import write_deltalake
-
-    payments.send(*(good(n) for n in range(20)))
-    payments.run()
+    # And a row that is there twice, and one that was invented.
     table = DeltaTable(str(payments.directory / "lake"))
     row = table.to_pyarrow_table().slice(3, 1)
     write_deltalake(table, row, mode="append")
-    report = payments.verify()
-    twice = next(f for f in report.findings if f.kind == "duplicate")
+    twice = next(f for f in payments.verify().findings if f.kind == "duplicate")
     assert twice.offsets == [row.to_pylist()[0]["_kafka"]["offset"]]
     strange = row.to_pylist()
     strange[0]["_kafka"]["offset"] = 4711
@@ -113,7 +134,7 @@ def test_a_step_that_stops_reading_early_still_buries_every_bad_record(payments:
 
 def test_a_pipeline_that_is_running_can_be_verified(payments: Payments) -> None:
     payments.spec["rate"]["max_offsets"] = 200
-    payments.produce(1000, poison=0.05)
+    payments.produce(400, poison=0.05)
     payments.run()
     lines = (payments.home / "ledger" / "000000000.jsonl").read_bytes()
     # As it looks between the sink's commit and the ledger entry of the last batch.

@@ -8,7 +8,16 @@ import re
 import pytest
 
 from penstock import errors
-from penstock.errors import KafkaUnreachable, PenstockError, RegistryUnreachable, SinkBusy, TopicMissing
+from penstock.errors import (
+    CompilerFailed,
+    KafkaUnreachable,
+    PenstockError,
+    RegistryUnreachable,
+    SeekRefused,
+    SinkBusy,
+    TopicMissing,
+    naming,
+)
 
 # Written out a second time on purpose: a released code or status must not change with the docstring it stands in.
 RELEASED = {
@@ -33,6 +42,7 @@ RELEASED = {
         "registry-refused",
         "subject-missing",
         "schema-missing",
+        "compiler-failed",
     },
     4: {
         "already-running",
@@ -41,6 +51,7 @@ RELEASED = {
         "checkpoint-foreign",
         "table-of-another-query",
         "offsets-vanished",
+        "offsets-went-back",
         "table-differs",
         "topic-recreated",
         "start-not-there",
@@ -113,7 +124,7 @@ def test_error_as_data_has_stable_keys_and_survives_json(error: type[PenstockErr
         "what": "it broke",
         "cause": None,
         "next": None,
-        "retryable": error in (KafkaUnreachable, RegistryUnreachable, SinkBusy),
+        "retryable": error in (CompilerFailed, KafkaUnreachable, RegistryUnreachable, SinkBusy),
         "exit_status": error.exit_status,
     }
     assert json.loads(json.dumps(bare)) == bare
@@ -126,3 +137,22 @@ def test_error_as_data_carries_cause_next_command_and_facts() -> None:
 
 def test_text_of_an_error_is_what_happened() -> None:
     assert str(TopicMissing("no topic", cause="deleted")) == "no topic"
+
+
+def test_every_command_that_can_be_chosen_names_the_spec() -> None:
+    error = SeekRefused("no", next_command="penstock run FILE", facts={"alternatives": ["a: penstock run FILE --to X"]})
+    error.naming("payments.yaml")
+    assert error.as_dict()["next"] == "penstock run payments.yaml"
+    assert error.as_dict()["facts"] == {"alternatives": ["a: penstock run payments.yaml --to X"]}
+
+
+def test_spec_is_named_in_commands_and_nowhere_else() -> None:
+    said = {
+        "next": ("penstock run FILE; or: penstock plan FILE --json", 7),
+        "topic": "FILE",
+        "why": "`FILE` is no topic",
+    }
+    assert naming(said, "a b.yaml") == {
+        **said,
+        "next": ("penstock run a b.yaml; or: penstock plan a b.yaml --json", 7),
+    }

@@ -29,6 +29,7 @@ MANIFEST = "manifest.json"
 PACKED = ".tar.gz"
 _FORMAT = 1
 _ATTEMPTS = 10
+REPLACED, DAMAGED = _ASIDE = "replaced", "damaged"
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,12 @@ def kept(home: Home) -> list[Path]:
     return sorted(place for place in places if (place / MANIFEST).is_file() or place.name.endswith(PACKED))
 
 
+def aside(home: Home) -> list[Path]:
+    """What a restore replaced and what a repair found damaged: directories beside the backups, newest last."""
+    places = home.backups.iterdir() if home.backups.is_dir() else ()
+    return sorted(place for place in places if place.name.endswith(tuple(f"-{why}" for why in _ASIDE)))
+
+
 def place_for(home: Home, why: str) -> Path:
     """A new name below the checkpoint's own backups."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
@@ -115,11 +122,18 @@ def opened(path: Path) -> Iterator[tuple[Home, Manifest]]:
         if path.is_file():
             at = Path(directory)
             try:
-                with tarfile.open(path) as archive:
+                with _archive(path) as archive:
                     unpack(archive, at)
             except (OSError, EOFError, tarfile.TarError) as error:
                 raise _damaged(path, f"the archive cannot be unpacked: {error}") from None
         yield Home(at), _checked(path, at)
+
+
+def _archive(path: Path) -> tarfile.TarFile:
+    try:
+        return tarfile.open(path)
+    except tarfile.ReadError:  # Python names every kind of archive that it is not
+        raise _damaged(path, "it is no archive, or its beginning is damaged") from None
 
 
 def _checked(path: Path, at: Path) -> Manifest:

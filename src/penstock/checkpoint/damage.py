@@ -2,7 +2,8 @@
 
 From the ledger, where the query keeps no state: an entry says which offsets its batch covered, that the sinks have it,
 and of which query it is. So it proves `offsets/N`, `commits/N` and `metadata`. Nothing proves the ledger but a backup.
-From a backup of the same query, where the ledger does not say otherwise: a file of Spark's log does not change once it
+From a backup of the same query (by its id; where metadata and ledger are both gone, by batches that it has in common
+with what is left of the log), where the ledger does not say otherwise: a file of Spark's log does not change once it
 is written, but for the offsets of a batch that was split (`penstock split`), of which a backup may have longer ones.
 
 What is not damage: old batches that Spark has removed, a newest batch without a commit (it runs again), a line of the
@@ -40,6 +41,11 @@ def find(home: Home, backup: Home | None = None) -> list[Damage]:
     return list(_Search(home, backup).found())
 
 
+def helps(home: Home, backup: Home) -> bool:
+    """Whether a backup is of the same query."""
+    return _Search(home, backup).backup is not None
+
+
 def repair(home: Home, damages: Iterable[Damage], aside: Path) -> list[Damage]:
     """Make again what can be; what stood there before is kept in `aside`. Called with the lock held."""
     done = [damage for damage in damages if damage.content is not None]
@@ -62,7 +68,16 @@ class _Search:
         self.last = self.entries[max(self.entries)] if self.entries else None
         self.provable = not (home.spark / "state").is_dir()
         query = _query(home.spark / "metadata") or (self.last.query if self.last else None)
-        self.backup = backup if backup and query and _query(backup.spark / "metadata") == query else None
+        self.backup = backup if backup and self._same_query(backup, query) else None
+
+    def _same_query(self, backup: Home, query: str | None) -> bool:
+        """Where nothing here says which query this is, offsets do: Spark writes the time of each batch into them."""
+        if query is not None:
+            return _query(backup.spark / "metadata") == query
+        pairs = ((self.home.spark / "offsets" / str(n), backup.spark / "offsets" / str(n)) for n in self.offsets)
+        both = [(here, copy) for here, copy in pairs if copy.is_file() and _unreadable(here, positions_in) is None]
+        otherwise = [copy for here, copy in both if not (_split_since(copy, here) or _says(copy, _read(here)))]
+        return not otherwise and any(here.read_bytes() == copy.read_bytes() for here, copy in both)
 
     def found(self) -> Iterator[Damage]:
         if not (self.offsets or self.commits):
@@ -158,7 +173,11 @@ def _ends(entry: Entry) -> Positions:
 
 
 def _says(file: Path, positions: Positions) -> bool:
-    return _unreadable(file, positions_in) is None and positions_in(file.read_text()) == positions
+    return _unreadable(file, positions_in) is None and _read(file) == positions
+
+
+def _read(file: Path) -> Positions:
+    return positions_in(file.read_text())
 
 
 def _split_since(copy: Path, file: Path) -> bool:

@@ -22,6 +22,7 @@ from penstock.errors import CheckpointForeign
 from penstock.record import OffsetRange
 
 BATCHES_PER_FILE = 1000
+_RANGES = ("lost", "doubtful", "skipped", "again")
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class SinkCount:
     dropped: int | None
     fingerprint: int | None = None
     superseded: int = 0  # rows in whose place a newer one of the same key stands
-    rejected: int = 0
+    rejected: int = 0  # records that are dead for it: rows that it refused, and records that a step failed on
+    failed: int = 0  # of the rejected: those of a step; they never were rows for the sink
     seconds: float = field(default=0.0, compare=False)  # until it was written, with all that was read for it
 
 
@@ -91,17 +93,34 @@ class Entry:
     topics: dict[str, TopicFact]
     views: dict[str, ViewCount]
     sinks: dict[str, SinkCount]
-    lost: list[OffsetRange] = field(default_factory=list)  # expired before they were read (`on_data_loss: continue`)
+    lost: list[OffsetRange] = field(default_factory=list)  # expired unread (`on_data_loss: continue`)
+    # Expired while they were read. Not all offsets have become records: up to as many of these as are missing are lost.
+    doubtful: list[OffsetRange] = field(default_factory=list)
     accepted: list[str] = field(default_factory=list)  # by the operator, for the start this batch began
     # Of a batch that is none, but a seek by the operator; its `ranges` are empty and say where the next one begins.
     skipped: list[OffsetRange] = field(default_factory=list)  # never read, because the operator said so
     again: list[OffsetRange] = field(default_factory=list)  # to be read once more
+    renewed: dict[str, str] = field(default_factory=dict)  # topic that was made again -> the id it had before
     stateful: dict[str, StepCount] = field(default_factory=dict)  # by view
     real_time: bool = False  # sent on at least once, and counted by the engine; without views: the counts were lost
 
     @property
     def is_seek(self) -> bool:
-        return bool(self.skipped or self.again)
+        return bool(self.skipped or self.again or self.renewed)
+
+    @property
+    def in_doubt(self) -> int:
+        """How many records of `doubtful` may be lost, at most."""
+        missing = sum(map(len, self.ranges)) - self.read - sum(map(len, self.lost))
+        return max(0, min(missing, sum(map(len, self.doubtful))))
+
+    @property
+    def doubt(self) -> str | None:
+        """What to say of it; None where there is none."""
+        if not self.doubtful:
+            return None
+        where = ", ".join(map(str, self.doubtful))
+        return f"up to {self.in_doubt:,} records are lost, because they expired while they were read: {where}"
 
     @property
     def read(self) -> int:
@@ -120,7 +139,7 @@ class Entry:
         raw["ranges"] = [OffsetRange(**r) for r in raw["ranges"]]
         raw["topics"] = {name: TopicFact(**t) for name, t in raw["topics"].items()}
         raw["views"] = {name: ViewCount(**v) for name, v in raw["views"].items()}
-        raw |= {name: [OffsetRange(**r) for r in raw.get(name, [])] for name in ("lost", "skipped", "again")}
+        raw |= {name: [OffsetRange(**r) for r in raw.get(name, [])] for name in _RANGES}
         raw["sinks"] = {name: SinkCount(**s) for name, s in raw["sinks"].items()}
         raw["stateful"] = {name: StepCount(**s) for name, s in raw.get("stateful", {}).items()}
         return cls(**raw)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 from penstock.cli import checkpoint_text, output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
-from penstock.errors import BadArgument
+from penstock.errors import BadArgument, TopicRecreated, naming
 
 if TYPE_CHECKING:
     from penstock.checkpoint.damage import Damage
@@ -69,6 +68,13 @@ def seek(
         typer.Option(metavar="POSITION", help="earliest, latest, a time, or topic:partition=offset,..."),
     ] = None,
     to_batch: Annotated[int | None, typer.Option(metavar="N", help="To where batch N began.")] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(metavar="TOPIC", help="Move only this topic; can be given several times.")
+    ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CODE", help="topic-recreated: a topic that was deleted and created again begins anew."),
+    ] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -76,13 +82,24 @@ def seek(
 
     What is skipped is written into the ledger; `verify` then accounts for it. Refused where a sink would hold records
     twice, and for queries that keep state. A backup is made first.
+
+    After a topic was deleted and created again: --topic TOPIC --to earliest --accept topic-recreated.
     """
     from penstock.runtime import seek as seeking
+    from penstock.runtime.seek_target import Wanted
     from penstock.spec.load import load
 
     if (to is None) == (to_batch is None):
         raise BadArgument("give either --to or --to-batch", next_command="penstock checkpoint seek --help")
-    made = (seeking.rehearse if dry_run else seeking.seek)(load(file), to, to_batch)
+    strange = sorted(set(accept or ()) - {TopicRecreated.code})
+    if strange:
+        raise BadArgument(
+            f"'{strange[0]}' is nothing that a seek can accept",
+            cause=f"it can accept {TopicRecreated.code}",
+            next_command="penstock checkpoint seek --help",
+        )
+    wanted = Wanted(to, to_batch, tuple(topic or ()), frozenset(accept or ()))
+    made = (seeking.rehearse if dry_run else seeking.seek)(load(file), wanted)
     if made.refused:
         made.refused.naming(file)
     moves = [
@@ -96,6 +113,8 @@ def seek(
         "partitions": moves,
         "skipped": sum(m.skipped for m in made.moves),
         "again": sum(m.again for m in made.moves),
+        "renewed": sorted(made.renewed),
+        "taken_back": made.taken_back,
         "refused": made.refused.as_dict() if made.refused else None,
         "backup": made.backup,
     }
@@ -225,8 +244,10 @@ def _place(of: Any) -> dict[str, Any]:
 
 
 def _print(found: dict[str, Any], as_json: bool, text: Callable[[dict[str, Any], int], list[str]], file: Path) -> None:
-    def human() -> None:
-        for line in text(found, min(120, max(60, output.width() or 80))):
-            output.say(re.sub(r"(penstock .*)\bFILE\b", lambda found: f"{found[1]}{file}", line))
+    named = naming(found, file)  # before lines are broken: FILE may come to stand on another one than its command
 
-    output.emit(found, as_json, human)
+    def human() -> None:
+        for line in text(named, min(120, max(60, output.width() or 80))):
+            output.say(naming(line, file))
+
+    output.emit(named, as_json, human)

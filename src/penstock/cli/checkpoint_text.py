@@ -32,6 +32,8 @@ def show(found: Document, columns: int) -> list[str]:
         lines += wrapped(said, columns, 1)
     if found["backups"]:
         lines += ["backups", *(f"  {clean(path)}" for path in found["backups"])]
+    if found["aside"]:
+        lines += ["replaced or damaged, and kept aside", *(f"  {clean(path)}" for path in found["aside"])]
     lines += _damage(found["damage"], columns)
     return lines
 
@@ -50,7 +52,13 @@ def diff(found: Document, columns: int) -> list[str]:
 def seek(found: Document, columns: int) -> list[str]:
     what = "would begin" if found["dry_run"] else "begins"
     lines = wrapped(f"pipeline {found['pipeline']}: the next batch {what} here", columns)
-    moves = [m for m in found["partitions"] if m["from"] != m["to"]]
+    for topic in found["renewed"]:
+        text = f"{topic} was deleted and created again: it begins anew, and what was not read of the old one is lost"
+        lines += wrapped(text, columns, 1)
+    if found["taken_back"] is not None:
+        text = f"batch {found['taken_back']} was planned and read it: it is taken back, nobody holds any of it"
+        lines += wrapped(text if not found["dry_run"] else text.replace("it is", "it would be"), columns, 1)
+    moves = [m for m in found["partitions"] if m["from"] != m["to"] or m["topic"] in found["renewed"]]
     rows = [
         (f"{m['topic']}-{m['partition']}", f"{m['from']:,}", f"{m['to']:,}", f"{m['skipped']:,}", f"{m['again']:,}")
         for m in moves
@@ -117,7 +125,8 @@ def repair(found: Document, columns: int) -> list[str]:
         lines.append(f"looked into backup {clean(found['backup'])}")
     left = sum(each["source"] is None for each in found["damage"])
     if left:
-        said = f"{counted(left, 'file')} cannot be repaired: name a backup (--from), or restore one"
+        which = "another" if found["backup"] or found["skipped"] else "a"
+        said = f"{counted(left, 'file')} cannot be repaired: name {which} backup (--from), or restore one"
         lines += wrapped(said, columns)
     if found["applied"]:
         return [*lines, f"before: {clean(found['aside'])}"]
@@ -165,7 +174,11 @@ def _ledger(books: Document, columns: int) -> list[str]:
     lines += wrapped(f"{books['read']:,} records read{written}, {books['dead']:,} dead letters", columns, 1)
     if books["seeks"]:
         lines += wrapped(f"seeks: batch {', '.join(map(str, books['seeks']))}", columns, 1)
-    for name, said in (("skipped", "skipped by a seek"), ("lost", "expired before they were read")):
+    for name, said in (
+        ("skipped", "skipped by a seek"),
+        ("lost", "expired unread"),
+        ("doubtful", "expired while they were read, and may be lost"),
+    ):
         if books[name]:
             number = sum(r["end"] - r["start"] for r in books[name])
             lines += [f"  {number:,} offsets {said}", *_ranges(books[name], columns)]

@@ -51,14 +51,17 @@ def ls(
     from penstock.spec.load import load
 
     wanted = Wanted(topic, stage, error_class, reason, since, until)
-    held = [each for each in gather(load(file)) if wanted.holds(each)]
+    everything = gather(load(file))
+    held = [each for each in everything if wanted.holds(each)]
     found = [each for each in held if every or each.state != "replayed"]
     hidden = len(held) - len(found)
+    instead = [each.last for each in everything if not held and (every or each.state != "replayed")]
+    others = Counter(f"{death.stage}, {death.error_class}" for death in instead)
     data = {"total": len(found), "replayed_hidden": hidden, "letters": [_as_data(each) for each in found[:limit]]}
     output.emit(
         data,
         as_json,
-        lambda: _say(letter_text.listed(found[:limit], len(found[limit:]), hidden, output.width())),
+        lambda: _say(letter_text.listed(found[:limit], len(found[limit:]), hidden, output.width(), others)),
     )
 
 

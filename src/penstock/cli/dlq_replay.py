@@ -13,9 +13,11 @@ import typer
 from penstock.cli import letter_text, output, table
 from penstock.cli.dlq import Class, File, Reason, Since, Stage, Topic, Until, dlq
 from penstock.cli.output import AsJson
+from penstock.errors import naming
 
 if TYPE_CHECKING:
-    from penstock.runtime.replay import Choice, Outcome
+    from penstock.runtime.replay import Replayed
+    from penstock.runtime.replay_choice import Choice
     from penstock.runtime.replay_trial import Trial
     from penstock.runtime.watch import Watch
     from penstock.spec.model import Pipeline
@@ -48,6 +50,7 @@ def replay(
     from penstock.runtime import replay as replaying
     from penstock.runtime import replay_trial
     from penstock.runtime.letters import Wanted
+    from penstock.runtime.replay_choice import choose
     from penstock.spec.load import load
 
     pipeline = load(file)
@@ -60,7 +63,7 @@ def replay(
             lambda: _say(done(_done(outcome), _named(choice.left_out, file), output.width())),
         )
         return
-    choice = replaying.choose(pipeline, wanted, name, limit)
+    choice = choose(pipeline, wanted, name, limit)
     found = _tried(pipeline, choice, replay_trial.tried(pipeline, choice.letters))
     found["left_out"] = _named(choice.left_out, file)
     again = shlex.join(["penstock", *(word for word in sys.argv[1:] if word not in ("--dry-run", "--json"))])
@@ -87,7 +90,7 @@ def _tried(pipeline: Pipeline, choice: Choice, trial: Trial) -> dict[str, Any]:
 
 def _named(left_out: Mapping[str, int], file: Path) -> dict[str, int]:
     """Why letters were left out, with the spec's path in the commands."""
-    return {why.replace(" FILE ", f" {file} "): n for why, n in left_out.items()}
+    return {naming(why, file): n for why, n in left_out.items()}
 
 
 def _warnings(pipeline: Pipeline) -> list[str]:
@@ -135,7 +138,7 @@ def done(outcome: Mapping[str, Any], left_out: Mapping[str, int], columns: int |
     yield from _left_out(left_out, columns)
 
 
-def _done(outcome: Outcome | None) -> dict[str, Any]:
+def _done(outcome: Replayed | None) -> dict[str, Any]:
     return {
         "replay": outcome.name if outcome else None,
         "letters": outcome.letters if outcome else 0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +13,10 @@ import typer
 from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
+from penstock.errors import naming
 
 if TYPE_CHECKING:
-    from penstock.observe.doctor import Facts, Finding
+    from penstock.observe.facts import Facts, Finding
     from penstock.spec.model import Pipeline
 
 _WIDTH = 120  # where there is no terminal
@@ -26,15 +27,22 @@ _EXIT = {"critical": 2, "warning": 1, "note": 0}
 def doctor(file: Annotated[Path, typer.Argument(help="The pipeline's spec.")], as_json: AsJson = False) -> None:
     """Name what keeps a pipeline from keeping up, with the evidence and the fix, worst first.
 
-    Changes nothing and works while it runs. Exits 0 when nothing is wrong, 1 with warnings, 2 when one is critical.
+    Changes nothing and works while it runs. Exits 0 when nothing is wrong or there are only notes, 1 with warnings, 2
+    when something is critical.
     """
     from penstock.runtime.doctor import examined
     from penstock.spec.load import load
 
     pipeline = load(file)
-    facts, findings = examined(pipeline)
-    output.emit(document(pipeline, facts, findings), as_json, lambda: show(pipeline, facts, findings, str(file)))
+    facts, found = examined(pipeline)
+    findings = named(found, file)
+    output.emit(document(pipeline, facts, findings), as_json, lambda: show(pipeline, facts, findings))
     raise typer.Exit(max((_EXIT[finding.severity] for finding in findings), default=0))
+
+
+def named(findings: list[Finding], file: Path) -> list[Finding]:
+    """With the spec's path in their commands."""
+    return [replace(each, evidence=naming(each.evidence, file), fix=naming(each.fix, file)) for each in findings]
 
 
 def document(pipeline: Pipeline, facts: Facts, findings: list[Finding]) -> dict[str, Any]:
@@ -43,6 +51,7 @@ def document(pipeline: Pipeline, facts: Facts, findings: list[Finding]) -> dict[
         "pipeline": pipeline.name,
         "running": facts.running,
         "lag": facts.lag.total,
+        "complete": not facts.lag.unknown and not facts.recreated,
         "findings": [asdict(finding) for finding in findings],
         "verdicts": [
             {"topic": topic, "partition": partition, "verdict": said}
@@ -51,18 +60,23 @@ def document(pipeline: Pipeline, facts: Facts, findings: list[Finding]) -> dict[
     }
 
 
-def show(pipeline: Pipeline, facts: Facts, findings: list[Finding], file: str) -> None:
+def show(pipeline: Pipeline, facts: Facts, findings: list[Finding]) -> None:
     state = "running" if facts.running else "not running"
-    output.say(f"{pipeline.name}: {state}, {facts.lag.total:,} offsets behind")
+    # Of a topic that was made again, or does not answer, nobody can say what waits.
+    least = "at least " * bool(facts.lag.unknown or facts.recreated)
+    output.say(f"{pipeline.name}: {state}, {least}{facts.lag.total:,} offsets behind")
     for finding in findings:
         output.say(f"{finding.severity}[{finding.cause}]")
         _say(finding.what, "  ")
         for text in finding.evidence:
             _say(text, "    ", "- ")
-        output.say(output.clean(f"    fix: {finding.fix.replace('FILE', file)}"))  # whole: it is there to be copied
-    told = ", ".join(f"{count:,} {said}" for said, count in sorted(Counter(facts.verdicts.values()).items()))
+        output.say(output.clean(f"    fix: {finding.fix}"))  # whole: it is there to be copied
+    counts = Counter(facts.verdicts.values())
+    # Nobody reads any of them: that nothing waits in some does not make those well.
+    idle = 0 if facts.running else counts.pop("OK", 0)
+    told = [f"{count:,} {said}" for said, count in sorted(counts.items())] + [f"nothing waits in {idle:,}"] * bool(idle)
     if told:
-        output.say(f"partitions: {told}")
+        output.say(f"partitions: {', '.join(told)}")
     if not findings:
         output.say("nothing is wrong")
 

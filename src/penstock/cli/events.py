@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,8 @@ import typer
 from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
+from penstock.errors import BadArgument
+from penstock.observe.events import KINDS, EventLog
 
 
 @app.command()
@@ -18,7 +21,7 @@ def events(
     file: Annotated[Path, typer.Argument(help="The pipeline's spec.")],
     kind: Annotated[
         list[str] | None,
-        typer.Option(help="Only these: started, batch, rate, retrying, warning, ended, failed. Can repeat."),
+        typer.Option(help=f"Only these: {', '.join(KINDS)}. Can repeat."),
     ] = None,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Not before: a time, or how long ago (90s, 15m, 2h, 1d).")
@@ -27,12 +30,12 @@ def events(
     as_json: AsJson = False,
 ) -> None:
     """Show the event log of a pipeline, oldest first. Works while it runs."""
-    from penstock.observe.events import EventLog
     from penstock.runtime import build
     from penstock.spec.load import load
     from penstock.spec.start import moment
 
     log = EventLog(build.home(load(file)).events)
+    _require_known(kind or (), log)
     found = list(log.read(kind or (), datetime.fromtimestamp(moment(since) / 1000, UTC) if since else None))
     shown = [event.as_dict() for event in found[-last:]]
 
@@ -45,6 +48,19 @@ def events(
             output.say("no events")
 
     output.emit({"events": shown}, as_json, human)
+
+
+def _require_known(kinds: Collection[str], log: EventLog) -> None:
+    """Raises BadArgument for a word that is no kind of event: nothing found would look as if nothing had happened."""
+    strange = [kind for kind in kinds if kind not in KINDS]
+    if strange:
+        strange = sorted(set(strange) - {event.kind for event in log.read()})  # those of another version are there too
+    if strange:
+        raise BadArgument(
+            f"there are no events of kind {', '.join(map(repr, strange))}",
+            cause=f"the kinds are {', '.join(KINDS)}",
+            next_command="penstock events FILE",
+        )
 
 
 def _line(event: dict[str, Any]) -> str:

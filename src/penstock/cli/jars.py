@@ -12,6 +12,7 @@ from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
 from penstock.runtime import jars as jar_cache
+from penstock.runtime import java, recorded
 
 
 @app.command()
@@ -21,6 +22,10 @@ def jars(
         list[str] | None, typer.Option("--group", help="Only this group; can be given more than once.")
     ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Hash the cache again; what is damaged is removed.")] = False,
+    record: Annotated[
+        bool,
+        typer.Option("--record", help="Record Spark's classes, once: later starts are faster."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the pinned jars and whether they are cached; fetch or verify them."""
@@ -35,10 +40,12 @@ def jars(
         signal.signal(signal.SIGTERM, _terminate)
         wanted = group if group is not None else sorted({jar.group for jar in jar_cache.pinned()})
         jar_cache.ensure(wanted, on_progress=output.note)
+    classes = recorded.record(java.find()) if record else None
     rows = jar_cache.pinned(group)
     data = {
         "cache": str(jar_cache.cache_dir()),
         **({"damaged": damaged} if verify else {}),
+        **({"recorded": str(classes)} if classes else {}),
         "jars": [
             {
                 "group": jar.group,
@@ -59,6 +66,8 @@ def jars(
             output.say(f"{jar.group:<9} {name:<56} {jar.size / 1e6:>8.2f} MB  {state}")
         if verify:
             output.say(f"damaged, removed: {', '.join(damaged)}" if damaged else "every cached jar is whole")
+        if classes:
+            output.say(f"Spark's classes are recorded: {classes}")
 
     output.emit(data, as_json, human)
     if damaged and not fetch:

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from penstock.spec.model import Pipeline
 
 _SHOWN = 20  # partitions, those with the most lag; --all shows the rest
+_NAMED = 5  # partitions in a sentence
 _COLUMNS = (
     Column("partition", least=10),
     *(Column(title, right=True) for title in ("position", "end", "lag", "behind", "group lag", "arriving")),
 )
+_STATE = Column("state")  # where some do not answer
 
 
 @app.command()
@@ -37,7 +39,8 @@ def lag(
     """Show how far behind each partition is, in offsets and in seconds, and when the pipeline will have caught up.
 
     The position is that of the checkpoint; the group is its copy in Kafka, which Kafka's own tools show. `behind` is
-    the age of the next record to be read; with `~` it is estimated from the times of other offsets.
+    the age of the next record to be read; with `~` it is estimated from the times of other offsets. Partitions that are
+    silent or offline do not answer: `?` is what only they could say, and the lag is at least that of the others.
     """
     from penstock.runtime.lag import lag_of
     from penstock.spec.load import load
@@ -66,9 +69,12 @@ def document(pipeline: Pipeline, found: Lag) -> dict[str, Any]:
     catch_up = found.catch_up_s
     return {
         "pipeline": pipeline.name,
+        "started": _started(pipeline),
         "real_time": batch_of(pipeline.trigger) is not None,
         "group": group_of(pipeline.name),
+        "complete": not found.unknown,
         "lag": found.total,
+        "expired": sum(found.expired.values()),
         "behind_s": found.behind_s,
         "capacity": found.capacity,
         "arriving": found.arriving,
@@ -81,11 +87,13 @@ def document(pipeline: Pipeline, found: Lag) -> dict[str, Any]:
                 "position": each.position,
                 "group": each.group,
                 "end": each.end,
-                "lag": each.lag,
+                "lag": each.lag if each.known else None,
+                "expired": each.expired,
                 "group_lag": each.group_lag,
                 "behind_s": each.behind_s,
                 "estimated": each.estimated,
                 "arriving": each.arriving,
+                "state": each.state or None,
                 "hot": (each.topic, each.partition) in found.hot,
             }
             for each in found.partitions
@@ -99,16 +107,21 @@ def show(pipeline: Pipeline, found: Lag, show_all: bool) -> None:
 
     output.say(f"{pipeline.name}: {_headline(found)}")
     output.say(f"  {_outlook(found)}")
+    if found.capacity is None and not _started(pipeline):
+        output.say(f"  the stream has not run yet: positions are where `start: {pipeline.source.start_text()}` begins")
     if batch := batch_of(pipeline.trigger):
         output.say(
             f"  real-time: the position is that of the last batch, and one lasts {text(batch)}; what came since has "
             "been sent on already, if the pipeline runs"
         )
-    worst = sorted(found.partitions, key=lambda each: (-each.lag, each.topic, each.partition))
+    for line in _expired(found):
+        output.say(output.clean(f"  {line}"))
+    worst = sorted(found.partitions, key=lambda each: (each.known, -each.lag, each.topic, each.partition))
     shown = worst if show_all else worst[:_SHOWN]
-    rows = [_row(each) for each in sorted(shown, key=lambda each: (each.topic, each.partition))]
+    columns = (*_COLUMNS, _STATE) if found.unknown else _COLUMNS
+    rows = [_row(each)[: len(columns)] for each in sorted(shown, key=lambda each: (each.topic, each.partition))]
     within = output.width()
-    for line in table.lines(_COLUMNS, rows, within - 2 if within else None) if rows else ():
+    for line in table.lines(columns, rows, within - 2 if within else None) if rows else ():
         output.say(f"  {line}")
     if rest := worst[len(shown) :]:
         output.say(f"  {len(rest):,} more partitions, lag {sum(each.lag for each in rest):,}; to see them: --all")
@@ -117,12 +130,34 @@ def show(pipeline: Pipeline, found: Lag, show_all: bool) -> None:
         output.say(output.clean(f"  hot, far above the others: {hot}"))
 
 
+def _started(pipeline: Pipeline) -> bool:
+    """Whether the stream has a checkpoint. A backfill has one of its own, and leaves the stream where it is."""
+    from penstock.checkpoint.log import SparkLog
+    from penstock.runtime import build
+
+    return SparkLog(build.home(pipeline).spark).query_id() is not None
+
+
 def _headline(found: Lag) -> str:
-    if not found.total:
+    if not found.total and not found.unknown:
         return "caught up"
     age = found.behind_s
     told = "" if age is None else f", the oldest record by {output.span(age)}"
-    return f"{found.total:,} offsets behind{told}"
+    if not found.unknown:
+        return f"{found.total:,} offsets behind{told}"
+    silent = f"{len(found.unknown):,} of {output.counted(len(found.partitions), 'partition')}"
+    return f"at least {found.total:,} offsets behind{told}; {silent} cannot be asked"
+
+
+def _expired(found: Lag) -> list[str]:
+    """The lag counts them as every Kafka tool does, and they will never be read."""
+    gone = [each for each in found.partitions if each.expired]
+    if not gone:
+        return []
+    places = [f"{each.topic}-{each.partition} {each.position:,} to {each.first - 1:,}" for each in gone]
+    more = f" and {len(gone) - _NAMED:,} more" * (len(gone) > _NAMED)
+    total = sum(found.expired.values())
+    return [f"{total:,} of them expired unread: {', '.join(places[:_NAMED])}{more}"]
 
 
 def _outlook(found: Lag) -> str:
@@ -130,7 +165,7 @@ def _outlook(found: Lag) -> str:
     if found.capacity is None:
         return f"{arriving} offsets/s arrive; how fast they are read is not known before the first batch"
     told = f"reads {found.capacity:,.0f} offsets/s, {arriving}/s arrive"
-    if not found.total:
+    if not found.total or found.unknown:
         return told
     if found.catch_up_s == math.inf:
         return f"{told}: it will never catch up at this rate"
@@ -138,13 +173,19 @@ def _outlook(found: Lag) -> str:
 
 
 def _row(each: PartitionLag) -> tuple[str, ...]:
-    behind = "-" if each.behind_s is None else output.span(each.behind_s)
+    unknown = "-" if each.known else "?"
+    behind = unknown if each.behind_s is None else output.span(each.behind_s)
     return (
         f"{each.topic}-{each.partition}",
-        f"{each.position:,}",
-        f"{each.end:,}",
-        f"{each.lag:,}",
+        _count(each.position),
+        _count(each.end),
+        _count(each.lag if each.known else None),
         f"~{behind}" if each.estimated else behind,
-        "-" if each.group_lag is None else f"{each.group_lag:,}",
+        "-" if each.group is None else _count(each.group_lag),
         "?" if each.arriving is None else f"{each.arriving:,.0f}/s",
+        each.state,
     )
+
+
+def _count(number: int | None) -> str:
+    return "?" if number is None else f"{number:,}"

@@ -25,8 +25,11 @@ def moment(milliseconds: int) -> str:
     return "no time" if milliseconds < 0 else output.moment(milliseconds)
 
 
-def listed(letters: Sequence[Letter], more: int, hidden: int, columns: int | None) -> Iterator[str]:
-    """`more`: letters that match and are not shown. `hidden`: those that match and were replayed."""
+def listed(
+    letters: Sequence[Letter], more: int, hidden: int, columns: int | None, others: Mapping[str, int] | None = None
+) -> Iterator[str]:
+    """`more`: letters that match and are not shown. `hidden`: those that match and were replayed. `others`: where
+    nothing matches, what there is instead."""
     yield f"{len(letters) + more:,} dead letters" + (f" ({hidden:,} replayed ones: --all)" if hidden else "")
     rows = [(clean(each.id), moment(each.timestamp_ms), each.last.error_class) for each in letters]
     sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -41,6 +44,8 @@ def listed(letters: Sequence[Letter], more: int, hidden: int, columns: int | Non
             yield fitting(f"    {said}", columns)
     if more:
         yield f"{more:,} more: --limit {len(letters) + more}"
+    for kind, number in sorted((others or {}).items()):
+        yield from counted(number, f"of another kind: {kind}", columns)
 
 
 def _marked(letter: Letter) -> str:

@@ -6,16 +6,20 @@ import sys
 import threading
 import time
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import output
 from penstock.errors import PenstockError
+from penstock.observe.events import Event
 from penstock.observe.progress import Progress
-from penstock.runtime.watch import Watch
+from penstock.runtime.onlookers import Recorder
+from penstock.runtime.watch import TableNews, Watch
 
 if TYPE_CHECKING:
     from penstock.checkpoint.home import Home
     from penstock.checkpoint.ledger import Entry
+    from penstock.checkpoint.log import Positions
     from penstock.control.rate import Decision
     from penstock.spec.model import Pipeline
 
@@ -35,13 +39,33 @@ class Display(Watch):
         self.progress = Progress()
         self.began = time.monotonic()
         self._over = threading.Event()
+        self._looking: threading.Thread | None = None
+        self._range: int | None = None  # offsets, of a run that reads just those
+
+    def bounded(self, begins: Positions, ends: Positions) -> None:
+        self.progress.positions = dict(begins)
+        self.progress.ends_are(ends)
+        self._range = self.progress.lag
 
     def started(self, pipeline: Pipeline, home: Home) -> None:
         self.began, self.home = time.monotonic(), home
-        threading.Thread(target=self._look_at_ends, args=(pipeline,), daemon=True).start()
+        if self._range is None:
+            self._looking = threading.Thread(target=self._look_at_ends, args=(pipeline,), daemon=True)
+            self._looking.start()
 
     def close(self) -> None:
         self._over.set()
+        if self._looking is not None:
+            self._looking.join(timeout=_ENDS_EVERY_S)  # its client would otherwise be torn down by the exit, in use
+
+    @property
+    def _left(self) -> str:
+        """How far it is from the end: of what is in Kafka, or of its range."""
+        p = self.progress
+        rate, left = f"{_number(p.rate)}/s", output.span(p.seconds_left)
+        if self._range is None:
+            return f"lag {_number(p.lag)}, {rate}, {left} left"
+        return f"{_number(p.lag)} of {self._range:,} offsets to go, {rate}, {left} left"
 
     def _look_at_ends(self, pipeline: Pipeline) -> None:
         """Ask Kafka for the ends now and then.
@@ -81,24 +105,33 @@ class Display(Watch):
 
 
 class Lines(Display):
+    _too_low = False  # the target, and it was said
+
     def started(self, pipeline: Pipeline, home: Home) -> None:
         super().started(pipeline, home)
         output.note(f"pipeline {pipeline.name}: running, checkpoint {self.home.path}")
 
     def batch_done(self, entry: Entry, seconds: float) -> None:
         self.progress.batch_done(entry, seconds)
-        p = self.progress
         written = ", ".join(f"{name} {sink.written:,}" for name, sink in entry.sinks.items())
+        dropped = sum(number for view in entry.views.values() for number in view.dropped.values())
         output.note(
-            f"batch {entry.batch}: read {entry.read:,}, {written}, dead letters {entry.dead:,} "
-            f"in {seconds:.1f} s; lag {_number(p.lag)}, {_number(p.rate)}/s, {output.span(p.seconds_left)} left"
+            f"batch {entry.batch}: read {entry.read:,}, {written}, dead letters {entry.dead:,}"
+            f"{f', dropped {dropped:,}' if dropped else ''} in {seconds:.1f} s; {self._left}"
         )
 
     def decided(self, decision: Decision) -> None:
+        said = decision.said
         if decision.changed:
-            output.note(f"rate: {decision.before:,} -> {decision.cap:,} offsets a batch: {decision.said}")
+            output.note(f"rate: {decision.before:,} -> {decision.cap:,} offsets a batch: {said}")
+        elif decision.wanted != decision.cap and decision.reason != "not-worth-a-restart":
+            wanted = f"{decision.wanted:,} offsets a batch wanted instead of {decision.cap:,}"
+            output.note(f"rate: {wanted}: {said}; the query is started again")
         elif decision.reason == "advice":
-            output.note(f"rate: {decision.said}")
+            output.note(f"rate: {said}")
+        if decision.reason == "target-below-overhead" and not self._too_low:
+            self._too_low = True  # said once
+            output.note(f"rate: the target is below what a batch of any size takes: raise `rate.target_batch` ({said})")
 
     def retrying(self, error: PenstockError, wait_s: float) -> None:
         output.note(f"warning[{error.code}]: {error.what} ({error.cause}); trying again in {wait_s:g} s")
@@ -108,26 +141,38 @@ class Lines(Display):
 
 
 class JsonLines(Display):
+    """The events of the event log as they happen. How the run ended is said by the command."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._events = Recorder(say, self._more)
+
     def started(self, pipeline: Pipeline, home: Home) -> None:
         super().started(pipeline, home)
-        self._say("started", pipeline=pipeline.name, checkpoint=str(self.home.path))
+        self._events.started(pipeline, home)
 
     def batch_done(self, entry: Entry, seconds: float) -> None:
         self.progress.batch_done(entry, seconds)
-        self._say("batch", entry=asdict(entry), seconds=round(seconds, 3), lag=self.progress.lag)
+        self._events.batch_done(entry, seconds)
 
     def decided(self, decision: Decision) -> None:
-        self._say("rate", **asdict(decision))
+        self._events.decided(decision)
 
     def retrying(self, error: PenstockError, wait_s: float) -> None:
-        self._say("retrying", error=error.as_dict(), wait_s=wait_s)
+        self._events.retrying(error, wait_s)
+
+    def table_read(self, news: TableNews) -> None:
+        self._events.table_read(news)
 
     def warn(self, text: str) -> None:
-        self._say("warning", text=text)
+        self._events.warn(text)
 
-    @staticmethod
-    def _say(event: str, **facts: Any) -> None:
-        output.say_line({"event": event, **facts})
+    def _more(self, entry: Entry) -> dict[str, Any]:
+        return {"lag" if self._range is None else "left": self.progress.lag, "entry": asdict(entry)}
+
+
+def say(event: str, **facts: Any) -> None:
+    output.say_line(Event(datetime.now(UTC), event, facts).as_dict())
 
 
 class Panel(Lines):
@@ -162,14 +207,16 @@ class Panel(Lines):
 
         p = self.progress
         rows = Table.grid(padding=(0, 2))
-        total = p.lag + p.read if p.lag is not None else None
-        rows.add_row("progress", ProgressBar(total=total or 1, completed=p.read if total else 0, width=40))
+        total = self._range if self._range is not None or p.lag is None else p.lag + p.read
+        done = total - p.lag if total and p.lag is not None else 0
+        rows.add_row("progress", ProgressBar(total=total or 1, completed=done, width=40))
         rows.add_row("read", f"{p.read:,} records in {p.batches} batches, {_number(p.rate)}/s")
         for name, count in p.written.items():
             rows.add_row(f"→ {name}", f"{count:,}")
         rows.add_row("dead letters", f"{p.dead:,}", style="red" if p.dead else "")
         rows.add_row("dropped", f"{p.dropped:,}")
-        rows.add_row("lag", f"{_number(p.lag)} offsets, {output.span(p.seconds_left)} left")
+        left = f"{_number(p.lag)} offsets, {output.span(p.seconds_left)} left"
+        rows.add_row("lag" if self._range is None else "to go", left)
         rows.add_row("last", self._last or "starting")
         return Box(rows, title=f"penstock run {self._name}", title_align="left", expand=False)
 

@@ -88,14 +88,12 @@ def moment(milliseconds: int) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """A stretch of time as people say it."""
+    """How long something takes; None where that is not known."""
     if seconds is None:
         return "?"
-    if seconds == math.inf:
-        return "never"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    from penstock.spec import duration
+
+    return "never" if seconds == math.inf else duration.span(seconds)
 
 
 def counted(number: int, word: str, plural: str | None = None) -> str:

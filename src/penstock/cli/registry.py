@@ -103,10 +103,13 @@ def register(
     """Register a schema as the next version of a subject. One that the subject already has keeps its id."""
     text, of_kind = _schema(schema, kind)
     with _open(file) as client:
-        schema_id = client.register(subject, of_kind, text, _references(client, reference))
+        uses = _references(client, reference)
+        new = client.id_of(subject, of_kind, text, uses) is None
+        schema_id = client.register(subject, of_kind, text, uses)
         version = client.latest(subject).version
-    data = {"subject": subject, "id": schema_id, "type": of_kind, "last_version": version}
-    output.emit(data, as_json, lambda: output.say(f"{output.clean(subject)}: id {schema_id}"))
+    data = {"subject": subject, "id": schema_id, "type": of_kind, "last_version": version, "new": new}
+    done = f"registered as version {version}" if new else "it has this schema already"
+    output.emit(data, as_json, lambda: output.say(f"{output.clean(subject)}: {done}, id {schema_id}"))
 
 
 @registry.command()

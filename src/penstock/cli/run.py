@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -45,11 +46,13 @@ def run(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a pipeline. SIGTERM and Ctrl-C end it at a batch boundary; a second Ctrl-C ends it at once.
+    """Run a pipeline. SIGTERM and Ctrl-C end it at a batch boundary, and so does a terminal that is closed; a second
+    Ctrl-C ends it at once.
 
     With --from and --to: send that range of offsets through the same spec, once, beside the stream and its checkpoint.
     """
     from penstock.checkpoint.attempts import Attempts
+    from penstock.checkpoint.log import SparkLog
     from penstock.cli import live
     from penstock.runtime import backfill, build, supervise
     from penstock.runtime.watch import StopRequest
@@ -62,37 +65,67 @@ def run(
         raise BadArgument("a backfill takes neither --until-caught-up nor --accept", next_command="penstock run --help")
     pipeline = load(file)
     display = live.watch(as_json)
-    stop = StopRequest()
+    stop, empty = StopRequest(), False
 
-    def asked(number: int, _frame: FrameType | None) -> None:
+    def asked(number: int) -> None:
         if stop.asked and number == signal.SIGINT:
             output.note("ended in the middle of a batch: it will be run again")
             if first is None:
                 with suppress(OSError, PenstockError):
                     Attempts(build.home(pipeline)).forgive()  # it did not die of the batch
             os._exit(130)
+        if stop.asked:
+            return  # `timeout` sends it twice: to the process, and to its group
         stop.ask()
         at_once = first is None and batch_of(pipeline.trigger) is not None
         output.note("stopping" if at_once else "stopping at the end of this batch")
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, asked)
+    _heed(asked)
     try:
         if first is not None and end is not None:
             at = backfill.run(pipeline, backfill.Range(first, end), name, watch=display, stop=stop)
-            output.note(f"backfill {at.path.name}; its proof: penstock verify {file} --backfill {at.path.name}")
+            empty = SparkLog(at.spark).planned() is None
+            if not empty:
+                proof = f"its proof: penstock verify {file} --backfill {at.path.name}"
+                output.note(f"backfill {at.path.name}; {'to go on: the same command' if stop.asked else proof}")
         else:
             supervise.run(pipeline, until_caught_up=until_caught_up, accept=accept or (), watch=display, stop=stop)
     finally:
         display.close()
     facts = display.summary()
     if as_json:
-        output.say_line({"event": "ended", **facts})
+        live.say("ended", **facts)
         return
+    ended = "stopped" if stop.asked else "caught up"
+    if first is not None and not stop.asked:
+        before = "there is no offset in the range" if empty else "the range was done before, nothing is left of it"
+        ended = "the range is done" if facts["batches"] else before
     written = ", ".join(f"{n:,} to {name}" for name, n in facts["written"].items()) or "none written"
     output.say(
-        f"{pipeline.name}: {'stopped' if stop.asked else 'caught up'}; {facts['read']:,} records in "
+        f"{pipeline.name}: {ended}; {facts['read']:,} records in "
         f"{facts['batches']} batches ({facts['seconds']} s): "
         f"{written}, {facts['dead_letters']:,} dead letters, {facts['dropped']:,} dropped"
     )
     sys.stdout.flush()
+
+
+def _heed(asked: Callable[[int], None]) -> None:
+    """Let signals that ask for an end ask for it, and not end the process."""
+    terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+
+    def come(number: int, _frame: FrameType | None) -> None:
+        leave_closed(terminals)
+        asked(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, come)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup`: it goes on when the terminal is closed
+        signal.signal(signal.SIGHUP, come)
+
+
+def leave_closed(terminals: Iterable[int]) -> None:
+    """What is still to be said to a terminal that was closed goes nowhere: written to it, it would fail the run."""
+    for descriptor in terminals:
+        if not os.isatty(descriptor):
+            with Path(os.devnull).open("w") as nowhere:
+                os.dup2(nowhere.fileno(), descriptor)

@@ -41,26 +41,22 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Start a local Kafka, and a schema registry and PostgreSQL if asked for. Data and ports are kept between runs."""
-    from penstock.local import postgres as databases
     from penstock.local.broker import Cluster
-    from penstock.local.registry import LocalRegistry, up_together
+    from penstock.local.postgres import LocalPostgres
+    from penstock.local.registry import LocalRegistry
+    from penstock.local.together import up_together
 
     if registry_port is not None and not registry:
         raise BadArgument("--registry-port needs --registry")
     if postgres_port is not None and not postgres:
         raise BadArgument("--postgres-port needs --postgres")
     cluster, local = Cluster(directory, brokers=brokers, port=port), LocalRegistry(directory, port=registry_port)
-    database = databases.LocalPostgres(directory, port=postgres_port)
+    database = LocalPostgres(directory, port=postgres_port)
     already, registry_already, database_already = cluster.is_up(), local.is_up(), database.is_up()
-    url = database_url = None
-    if postgres:
-        bootstrap, url, database_url = databases.up_together(
-            cluster, local if registry else None, database, on_progress=output.note
-        )
-    elif registry:
-        bootstrap, url = up_together(cluster, local, on_progress=output.note)
-    else:
-        bootstrap = cluster.up(on_progress=output.note)
+    others = [*([local] if registry else []), *([database] if postgres else [])]
+    bootstrap, urls = up_together(cluster, others, on_progress=output.note)
+    url = urls[0] if registry else None
+    database_url = urls[-1] if postgres else None
     data: dict[str, object] = {
         "bootstrap": bootstrap,
         "already_up": already,

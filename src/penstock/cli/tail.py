@@ -47,7 +47,7 @@ def tail(
     if last is not None and first is not None:
         raise BadArgument("--last and --from exclude each other", next_command="penstock tail --help")
     pipeline = load(file)
-    wanted = reading.Wanted(_DEFAULT if last is None else last, first, partition, follow, count, raw)
+    wanted = reading.Wanted(_DEFAULT if last is None else last, first, partition, follow, count, raw, output.note)
     width = output.width()
     for seen in reading.tail(pipeline, reading.topic_of(pipeline, topic), wanted):
         output.say(as_line(seen) if as_json else table.fitting(line(seen), width))

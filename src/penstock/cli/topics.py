@@ -128,7 +128,7 @@ def show(found: Cluster, width: int | None, *, all_: bool) -> None:
     elif found.topics:
         for line in table.lines(_TOPICS, map(_row, found.topics), width):
             output.say(line)
-    wrong = [(topic, each) for topic in found.topics for each in topic.partitions if _state(topic, each)]
+    wrong = [(topic, each) for topic in found.topics for each in topic.partitions if topic.state(each)]
     if wrong and not all_:
         output.say()
         for line in table.lines(_WRONG, (_trouble(*each) for each in wrong[:_SHOWN]), width):
@@ -165,12 +165,12 @@ def _partition(topic: Topic, each: Partition) -> tuple[object, ...]:
         _known(each.first),
         _known(each.end),
         _count(each.offsets),
-        _state(topic, each) or "good",
+        topic.state(each) or "good",
     )
 
 
 def _trouble(topic: Topic, each: Partition) -> tuple[object, ...]:
-    return _state(topic, each), topic.name, each.number, _ids(each.in_sync), _ids(each.replicas)
+    return topic.state(each), topic.name, each.number, _ids(each.in_sync), _ids(each.replicas)
 
 
 def _title(topic: Topic) -> str:
@@ -181,24 +181,14 @@ def _title(topic: Topic) -> str:
     )
 
 
-def _state(topic: Topic, each: Partition) -> str:
-    """What is wrong with a partition, in a word; empty when nothing is."""
-    if each.offline:
-        return "offline"
-    if each in topic.read_only:
-        return "read-only"
-    if each.silent:
-        return "silent"
-    return "under-replicated" if each.under_replicated else ""
-
-
 def _summary(found: Cluster) -> str:
     partitions = [each for topic in found.topics for each in topic.partitions]
     under, off = sum(e.under_replicated for e in partitions), sum(e.offline for e in partitions)
-    silent = sum(e.silent for e in partitions)
-    state = f"{under} under-replicated, {off} offline" if under or off else "all in sync"
-    state += f", {silent} silent" * bool(silent)
-    said = f"{counted(len(found.topics), 'topic')}, {counted(len(partitions), 'partition')}: {state}"
+    refusing, silent = sum(len(topic.read_only) for topic in found.topics), sum(e.silent for e in partitions)
+    wrong = [f"{under} under-replicated", f"{off} offline"] if under or off else []
+    wrong += [f"{number} {state}" for state, number in (("read-only", refusing), ("silent", silent)) if number]
+    state = ", ".join(wrong) or ("all in sync" if partitions else "")
+    said = f"{counted(len(found.topics), 'topic')}, {counted(len(partitions), 'partition')}{': ' * bool(state)}{state}"
     return f"{said}; brokers {_ids(found.brokers)}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,33 +38,14 @@ def verify(
 
 def _print(report: Report) -> None:
     say = output.say
-    say(f"{report.pipeline}: {report.batches} batches, {report.offsets:,} offsets, {report.records:,} records")
-    for name, rows in report.sinks.items():
-        say(f"  {rows:>12,}  in sink {name} (proven {report.proof.get(name, '')})")
-    replayed = f", {report.replayed:,} of them replayed since" if report.replayed else ""
-    say(f"  {report.dead:>12,}  dead letters{replayed}")
-    for name, count in report.dropped.items():
-        say(f"  {count:>12,}  dropped: {name}")
-    for found, what in (
-        (report.late, "came too late for"),
-        (report.untimed, "had no event time for"),
-        (report.duplicates, "de-duplicated by"),
-        (report.taken, "taken into the state of"),
-    ):
-        for view, count in found.items():
-            say(f"  {count:>12,}  {what} {view}")
-    for view, rows in report.held.items():
-        say(f"  {rows:>12,}  rows held in the state of {view} now")
-    for expired in report.expired:
-        say(f"  no longer in Kafka, taken from the ledger: {expired}")
-    for flying in report.in_flight:
-        say(f"  {len(flying):>12,}  offsets in flight, not judged: {flying}")
-    for lost in report.lost:
-        say(f"  {len(lost):>12,}  offsets expired before they were read: {lost}")
-    for skipped in report.skipped:
-        say(f"  {len(skipped):>12,}  offsets skipped by `penstock checkpoint seek`: {skipped}")
-    for text in report.unproven:
-        say(f"  not proven: {text}")
+    say(
+        f"{report.pipeline}: {output.counted(report.batches, 'batch', 'batches')}, "
+        f"{output.counted(report.offsets, 'offset')}, {output.counted(report.records, 'record')}"
+    )
+    for number, what in _counts(report):
+        say(f"  {number:>12,}  {what}")
+    for text in _notes(report):
+        say(f"  {text}")
     if report.complete:
         but = ["what is not proven"] * bool(report.unproven) + ["what expired unread"] * bool(report.lost)
         but += ["what was skipped on request"] * bool(report.skipped)
@@ -71,4 +53,36 @@ def _print(report: Report) -> None:
         return
     for finding in report.findings:
         say(f"  {finding.kind}: {output.clean(str(finding))}")
-    say(f"NOT complete: {len(report.findings)} findings")
+    say(f"NOT complete: {output.counted(len(report.findings), 'finding')}")
+
+
+def _counts(report: Report) -> Iterator[tuple[int, str]]:
+    for name, rows in report.sinks.items():
+        others = f", {report.of_others[name]:,} of them not of this ledger" if report.of_others.get(name) else ""
+        yield rows, f"in sink {name} (proven {report.proof.get(name, '')}){others}"
+    yield report.dead, "dead letters" + (f", {report.replayed:,} of them replayed since" if report.replayed else "")
+    yield from ((count, f"dropped: {name}") for name, count in report.dropped.items())
+    for found, what in (
+        (report.late, "came too late for"),
+        (report.untimed, "had no event time for"),
+        (report.duplicates, "de-duplicated by"),
+        (report.taken, "taken into the state of"),
+    ):
+        yield from ((count, f"{what} {view}") for view, count in found.items())
+    yield from ((rows, f"rows held in the state of {view} now") for view, rows in report.held.items())
+    if report.markers:
+        yield report.markers, "offsets without a record: transaction markers, records of aborted transactions"
+    if report.gaps:
+        yield report.gaps, "offsets without a record in compacted topics: gaps, transaction markers"
+
+
+def _notes(report: Report) -> Iterator[str]:
+    yield from (f"of a topic that was deleted since, taken from the ledger: {former}" for former in report.former)
+    yield from (f"no longer in Kafka, taken from the ledger: {expired}" for expired in report.expired)
+    for ranges, what in (
+        (report.in_flight, "in flight, not judged"),
+        (report.lost, "expired unread"),
+        (report.skipped, "skipped by `penstock checkpoint seek`"),
+    ):
+        yield from (f"{len(r):>12,}  offsets {what}: {r}" for r in ranges)
+    yield from (f"not proven: {text}" for text in report.unproven)

@@ -34,7 +34,7 @@ class Decoded:
 class Decoder(Protocol):
     """One format. Called once per Arrow batch, in a Python worker; any bytes are accepted, none raise.
 
-    Only RegistryUnreachable may be raised: it says that nothing is known about the records, and the batch runs again.
+    Only RegistryUnreachable and CompilerFailed may be raised: nothing is known about the records, the batch runs again.
     """
 
     def __call__(self, values: pa.Array) -> Decoded: ...

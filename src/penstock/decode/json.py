@@ -26,7 +26,7 @@ import pyarrow as pa
 from penstock import record
 from penstock.decode.decoded import NULL, Decoded, empty, invalid_utf8
 from penstock.decode.records import VALUE_LIMIT, Columns, class_of, no_cycles
-from penstock.record import Failure, shortened
+from penstock.record import Failure, quoted, shortened
 from penstock.spec.types import Struct
 
 
@@ -140,7 +140,7 @@ def _at(here: Any, path: str) -> Any:
 
 
 def _shown_bytes(value: bytes) -> str:
-    return shortened(repr(value[:VALUE_LIMIT].decode("utf-8", "backslashreplace")), VALUE_LIMIT)
+    return shortened(quoted(value[:VALUE_LIMIT].decode("utf-8", "surrogateescape")), VALUE_LIMIT)
 
 
 def _invalid_utf8(value: bytes) -> Failure:

@@ -18,6 +18,7 @@ from penstock.record import (
     MISSING_FIELD,
     OUT_OF_RANGE,
     Failure,
+    quoted,
     shortened,
 )
 
@@ -122,7 +123,7 @@ class Places:
 
 def shown(value: object) -> str:
     """A value in a reason: text in quotes, bytes as hexadecimal digits."""
-    text = value.hex() if isinstance(value, bytes) else repr(value) if isinstance(value, str) else str(value)
+    text = value.hex() if isinstance(value, bytes) else quoted(value) if isinstance(value, str) else str(value)
     return shortened(text, VALUE_LIMIT)
 
 

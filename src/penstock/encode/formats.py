@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,7 +126,7 @@ def _schema(
     def text() -> str:
         if how.schema_ is not None:
             return text_of(base, how.schema_)
-        name = "".join(part[:1].upper() + part[1:] for part in (subject or "Record").replace(".", "-").split("-"))
+        name = record_name(subject or "Record")
         return avro_schema(struct, name) if kind == "AVRO" else proto_text(struct, name)
 
     def registered() -> str:
@@ -137,6 +138,12 @@ def _schema(
     if how.schema_ is not None and not how.register_ and subject is not None:
         return _already_there(subject, kind, registered(), registry())
     return _in_registry(how.register_, kind, registered, subject, registry)
+
+
+def record_name(subject: str) -> str:
+    """The name of an Avro record or a Protobuf message that is made of a subject; no subject is without one."""
+    name = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9_]+", subject))
+    return name if re.match(r"[A-Za-z_]", name) else f"Record{name}"
 
 
 def _already_there(subject: str, kind: Kind, text: str, registry: SchemaRegistry) -> RegisteredSchema:

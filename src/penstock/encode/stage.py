@@ -26,6 +26,7 @@ from penstock.record import (
     KEY,
     MISSING_FIELD,
     ORIGIN_HEADER,
+    OUT_OF_RANGE,
     OUTGOING,
     OUTGOING_AT,
     OUTGOING_ERROR,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 OWN = (KAFKA, KEY, DELETED)  # Penstock's columns: part of a view, not of a record that is made of it
+_ERROR = "struct<class:string,reason:string>"
 _ERROR_TYPE = pa.struct([("class", pa.string()), ("reason", pa.string())])
 _HEADERS = OUTGOING["headers"]
 OVERHEAD, OVERHEAD_OF_HEADER = 100, 10  # bytes that Kafka adds, at most: of a batch with one record, of a header
@@ -57,6 +59,7 @@ class EncodeRecords:
     value: Encoder | None
     largest: int | None = None  # bytes of a record that the topic takes
     keyed: bool = False  # the topic takes no record without a key
+    partitions: int | None = None  # of the topic, where that is known
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         failures: dict[int, Failure] = {}
@@ -70,10 +73,11 @@ class EncodeRecords:
         if self.keyed:
             for i in pc.indices_nonzero(columns["key"].is_null()).to_pylist():
                 failures.setdefault(i, Failure(MISSING_FIELD, NO_KEY))
+        for i, partition in self._nowhere(columns["partition"]):
+            failures.setdefault(i, Failure(OUT_OF_RANGE, f"its partition is {partition}, {there(self.partitions)}"))
         topics = columns["topic"]
-        named = pc.fill_null(pc.match_substring_regex(topics, TOPIC_NAME), False)
-        if not pc.all(named).as_py():
-            for i in pc.indices_nonzero(pc.invert(named)).to_pylist():
+        if not pc.all(_named(pc.unique(topics)), min_count=0).as_py():  # mostly there is one
+            for i in pc.indices_nonzero(pc.invert(_named(topics))).to_pylist():
                 failures.setdefault(i, Failure(WRONG_TYPE, f"{topics[i].as_py()!r} is no name of a topic"))
         errors: list[dict[str, str] | None] = [None] * batch.num_rows
         for i, failure in failures.items():
@@ -88,6 +92,24 @@ class EncodeRecords:
         sizes = sum(_lengths(columns[name]) for name in ("key", "value")) + _sizes_of(columns["headers"]) + OVERHEAD
         for i in np.flatnonzero(sizes > self.largest):
             yield int(i), int(sizes[i])
+
+    def _nowhere(self, partitions: pa.Array) -> Iterator[tuple[int, int]]:
+        """Rows for a partition that is not there, which would fail with all of their transaction; and which it is."""
+        if partitions.null_count == len(partitions):
+            return
+        outside = pc.less(partitions, 0)
+        if self.partitions is not None:
+            outside = pc.or_(outside, pc.greater_equal(partitions, self.partitions))
+        for i in pc.indices_nonzero(outside.fill_null(False)).to_pylist():
+            yield i, partitions[i].as_py()
+
+
+def there(partitions: int | None) -> str:
+    return "which no topic has" if partitions is None else f"the topic has 0 to {partitions - 1}"
+
+
+def _named(topics: pa.Array) -> pa.Array:
+    return pc.fill_null(pc.match_substring_regex(topics, TOPIC_NAME), False)
 
 
 def _lengths(column: pa.Array) -> NDArray[np.int64]:
@@ -159,6 +181,25 @@ def _encoded(encoder: Encoder, structs: pa.StructArray, failures: dict[int, Fail
     return done.values.cast(pa.binary()).take(places)
 
 
+def _length(column: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.coalesce(F.octet_length(column), F.lit(0))
+
+
+def _size(headers: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    sizes = F.transform(headers, lambda each: _length(each["key"]) + _length(each["value"]) + OVERHEAD_OF_HEADER)
+    return F.coalesce(F.aggregate(sizes, F.lit(0), lambda so_far, size: so_far + size), F.lit(0))
+
+
+def _failure(error_class: str, reason: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.struct(F.lit(error_class).alias("class"), reason.alias("reason")).cast(_ERROR)
+
+
 class Encoding:
     """How the rows of one view become records: see `sink.kafka.encoding`."""
 
@@ -167,6 +208,7 @@ class Encoding:
         self._parts: dict[str, Prepared] = {}
         self.largest: int | None = None
         self.keyed = False
+        self.partitions: int | None = None
 
     @property
     def topics(self) -> list[str]:
@@ -177,9 +219,14 @@ class Encoding:
         return self._to.key is not None
 
     @property
+    def has_partition(self) -> bool:
+        return self._to.partition is not None
+
+    @property
     def encode(self) -> EncodeRecords:
         key = self._parts.get("key")
-        return EncodeRecords(key.encoder if key else None, self._parts["value"].encoder, self.largest, self.keyed)
+        encoders = key.encoder if key else None, self._parts["value"].encoder
+        return EncodeRecords(*encoders, self.largest, self.keyed, self.partitions)
 
     def prepare(self, view: str, columns: StructType) -> None:
         from pyspark.errors import PySparkException
@@ -204,14 +251,17 @@ class Encoding:
 
         names = rows.columns
         topic = F.lit(self._to.topic) if self._to.topic else F.col(str(self._to.topic_column)).cast("string")
-        partition = F.col(self._to.partition) if self._to.partition else F.lit(None)
+        partition = F.lit(None).cast("int")
+        if self._to.partition:  # what is no number of 32 bits is no partition, but must not go by the key instead
+            found = F.col(self._to.partition)
+            partition = F.when(found.isNotNull(), F.coalesce(found.try_cast("int"), F.lit(-1)))
         at = [F.col(f"{KAFKA}.{name}") if KAFKA in names else F.lit(None) for name in ("topic", "partition", "offset")]
         value = self._parts["value"].column(rows)
         if DELETED in names:
             value = F.when(~F.coalesce(F.col(DELETED), F.lit(False)), value)
         return rows.select(
             topic.alias("topic"),
-            partition.cast("int").alias("partition"),
+            partition.alias("partition"),
             (self._parts["key"].column(rows) if "key" in self._parts else F.lit(None).cast("binary")).alias("key"),
             value.alias("value"),
             self._headers(rows).alias("headers"),
@@ -219,6 +269,30 @@ class Encoding:
             at[1].cast("int").alias("at_partition"),
             at[2].cast("bigint").alias("at_offset"),
         )
+
+    def whole(self, rows: DataFrame) -> DataFrame | None:
+        """What EncodeRecords would make of it, where neither a schema nor the name of a topic must be looked at."""
+        from pyspark.sql import functions as F
+
+        if self._to.topic is None or any(part.encoder for part in self._parts.values()):
+            return None
+        checks: list[tuple[Column, Column]] = []
+        if self.largest is not None:
+            size = sum((_length(F.col(name)) for name in ("key", "value")), _size(F.col("headers")) + OVERHEAD)
+            why = f"%s bytes, the topic takes {self.largest:,} (`max.message.bytes`)"
+            said = F.format_string(f"the record has {why}", F.format_number(size, 0))
+            checks.append((size > self.largest, _failure(TOO_LARGE, said)))
+        if self.keyed:
+            checks.append((F.col("key").isNull(), _failure(MISSING_FIELD, F.lit(NO_KEY))))
+        if self._to.partition:
+            at = F.col("partition")
+            outside = at < 0 if self.partitions is None else (at < 0) | (at >= self.partitions)
+            said = F.format_string(f"its partition is %d, {there(self.partitions)}", at)
+            checks.append((outside, _failure(OUT_OF_RANGE, said)))
+        error = F.lit(None).cast(_ERROR)
+        for found, failure in reversed(checks):
+            error = F.when(found, failure).otherwise(error)
+        return self.rows(rows).withColumn(OUTGOING_ERROR, error)
 
     def picked(self, struct: Struct) -> PickRecords | str:
         to, fields = self._to, {member.name: member.type for member in struct.members}

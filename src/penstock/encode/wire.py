@@ -221,8 +221,8 @@ def _bad_byte(value: bytes) -> int | None:
 
 
 def strings(column: pa.Array) -> list[Any]:
-    """A column of strings in Python, where they must be UTF-8; what is none does not raise."""
-    return [v if v is None else v.decode("utf-8", "backslashreplace") for v in column.cast(pa.binary()).to_pylist()]
+    """A column of strings in Python, where they must be UTF-8; what is none does not raise (see `record.quoted`)."""
+    return [v if v is None else v.decode("utf-8", "surrogateescape") for v in column.cast(pa.binary()).to_pylist()]
 
 
 def lists(column: pa.Array) -> tuple[Numbers, Numbers, Numbers, slice]:

@@ -1,6 +1,6 @@
 """What a cluster holds: topics, their ids, their offsets. Asked by commands and the driver, not per record.
 
-Every function opens its own client, asks, and closes it: nothing is left behind after a crash.
+Every function opens its own client, asks, and closes it, unless it is given one that is kept.
 """
 
 from __future__ import annotations
@@ -8,18 +8,20 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.errors import PenstockError, SpecInvalid, TopicMissing
+from penstock.errors import KafkaUnreachable, PenstockError, SpecInvalid, TopicMissing
 from penstock.kafka.connection import Config
-from penstock.kafka.session import Session
+from penstock.kafka.session import ANSWER_S, Kept, Session, is_silent
 from penstock.kafka.session import session as _session
 from penstock.spec.model import TopicSettings
 
 if TYPE_CHECKING:
     from confluent_kafka import IsolationLevel, KafkaError
     from confluent_kafka.admin._listoffsets import OffsetSpec
+    from confluent_kafka.admin._topic import TopicDescription
 
 # Errors a broker answers with when the settings of a new topic are wrong: trying again cannot help.
 SETTINGS_REFUSED = {
@@ -30,7 +32,12 @@ SETTINGS_REFUSED = {
     "TOPIC_EXCEPTION",
     "POLICY_VIOLATION",
 }
+CORRECT = (
+    "correct the topic under `kafka: topics:` in the spec, then: penstock apply FILE"  # `check` does not ask Kafka
+)
 
+_QUICK_TRIES = 2  # to be told about topics
+_NO_ANSWER = -1001  # -1 is an answer: no record is as new as that
 _NOT_THERE = {"_NOENT", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
 
 
@@ -42,7 +49,7 @@ class TopicFacts:
     replication: int
 
 
-def topics(config: Config, timeout: float = 10) -> dict[str, TopicFacts]:
+def topics(config: Config, timeout: float = ANSWER_S) -> dict[str, TopicFacts]:
     """Every topic of the cluster but Kafka's internal ones. Creates none, even where brokers auto-create."""
     with _session(config, timeout) as session:
         return _topics(session)
@@ -51,15 +58,14 @@ def topics(config: Config, timeout: float = 10) -> dict[str, TopicFacts]:
 def _topics(session: Session, wanted: Collection[str] | None = None) -> dict[str, TopicFacts]:
     """Facts of all topics, or of those wanted that are there. Only what is listed is described: asking about a topic
     by name could create it."""
-    from confluent_kafka import KafkaException, TopicCollection
+    from confluent_kafka import KafkaException
 
     listed = session.client.list_topics(timeout=session.timeout).topics
     names = [name for name in listed if wanted is None or name in wanted]
     if not names:
         return {}
-    described = session.client.describe_topics(TopicCollection(names), request_timeout=session.timeout)
     found: dict[str, TopicFacts] = {}
-    for name, future in described.items():
+    for name, future in _described(session, names).items():
         try:
             topic = session.answer(future)
         except KafkaException as error:
@@ -72,12 +78,33 @@ def _topics(session: Session, wanted: Collection[str] | None = None) -> dict[str
     return found
 
 
+def _described(session: Session, names: list[str]) -> dict[str, Future[TopicDescription]]:
+    """The client asks one broker about topics, which may be one that has just died and that the others still count for
+    some seconds. So there are several tries, each with whichever broker they name then."""
+    from confluent_kafka import TopicCollection
+
+    for _ in range(_QUICK_TRIES):
+        quickly = session.timeout / (_QUICK_TRIES + 1)
+        described = session.client.describe_topics(TopicCollection(names), request_timeout=quickly)
+        wait(described.values(), quickly + 1)
+        if not any(is_silent(future) for future in described.values()):
+            return described
+        session.client.list_topics(timeout=session.timeout)
+    return session.client.describe_topics(TopicCollection(names), request_timeout=session.timeout)  # it may be slow
+
+
+def of_those_there(kept: Kept, names: Collection[str]) -> dict[str, TopicFacts]:
+    """Facts of the named topics, without those that are gone."""
+    with kept.session() as session:
+        return _topics(session, names)
+
+
 def require_topics(
-    config: Config, names: Iterable[str], *, spec: str = "FILE", timeout: float = 10
+    config: Config, names: Iterable[str], *, spec: str = "FILE", timeout: float = ANSWER_S, kept: Kept | None = None
 ) -> dict[str, TopicFacts]:
     """Facts of the named topics. Raises TopicMissing, naming all the missing; `spec` is for its advice."""
     wanted = list(names)
-    with _session(config, timeout) as session:
+    with kept.session() if kept else _session(config, timeout) as session:
         found = _topics(session, set(wanted))
         missing = [name for name in wanted if name not in found]
         there = _topics(session) if missing else found
@@ -96,7 +123,7 @@ def _nearest(name: str, there: Iterable[str]) -> str:
     return f"'{name}' does not exist; did you mean '{near[0]}'?" if near else f"'{name}' does not exist"
 
 
-def create_missing(config: Config, wanted: Mapping[str, TopicSettings], timeout: float = 10) -> list[str]:
+def create_missing(config: Config, wanted: Mapping[str, TopicSettings]) -> list[str]:
     """Create the topics that are not there; return their names once every one of them can be written to.
 
     Topics that exist are left as they are, whatever their settings. Called again after a crash it creates the
@@ -105,7 +132,7 @@ def create_missing(config: Config, wanted: Mapping[str, TopicSettings], timeout:
     from confluent_kafka import KafkaException
     from confluent_kafka.cimpl import NewTopic
 
-    with _session(config, timeout) as session:
+    with _session(config) as session:
         there = _topics(session)
         new = [
             NewTopic(name, of.partitions, of.replication, config={k: str(v) for k, v in of.config.items()})
@@ -116,7 +143,7 @@ def create_missing(config: Config, wanted: Mapping[str, TopicSettings], timeout:
             return []
         created: list[str] = []
         refused: dict[str, KafkaError] = {}
-        for name, future in session.client.create_topics(new, request_timeout=timeout).items():
+        for name, future in session.client.create_topics(new, request_timeout=session.timeout).items():
             try:
                 session.answer(future)
                 created.append(name)
@@ -136,7 +163,7 @@ def _not_created(refused: Mapping[str, KafkaError], created: list[str]) -> Penst
     return kind(
         f"topic {', '.join(repr(name) for name in refused)} could not be created",
         cause="; ".join(f"{name}: {error.name()}: {error.str()}" for name, error in refused.items()),
-        next_command="penstock check FILE" if settings else "penstock apply FILE",
+        next_command=CORRECT if settings else "penstock apply FILE",
         facts={"created": created, "refused": {name: error.name() for name, error in refused.items()}},
     )
 
@@ -151,16 +178,14 @@ def _wait_for(session: Session, created: list[str]) -> None:
         time.sleep(0.05)
 
 
-def groups(config: Config, timeout: float = 10) -> list[str]:
+def groups(config: Config) -> list[str]:
     """The names of all consumer groups."""
-    with _session(config, timeout) as session:
+    with _session(config) as session:
         found = session.answer(session.client.list_consumer_groups(request_timeout=session.timeout))
         return sorted(group.group_id for group in found.valid)
 
 
-def watermarks(
-    config: Config, partitions: Mapping[str, int], timeout: float = 10
-) -> dict[tuple[str, int], tuple[int, int]]:
+def watermarks(config: Config, partitions: Mapping[str, int]) -> dict[tuple[str, int], tuple[int, int]]:
     """First offset kept and next offset to be written, for every partition of `{topic: partitions}`.
 
     Uncommitted transactions count: these are offsets, not records. Raises TopicMissing for a topic that is
@@ -170,23 +195,25 @@ def watermarks(
 
     if not partitions:
         return {}
-    with _session(config, timeout) as session:
+    with _session(config) as session:
         low = _offsets(session, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         high = _offsets(session, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
     return {where: (low[where], high[where]) for where in low}
 
 
-def first_offsets(config: Config, partitions: Mapping[str, int], timeout: float = 10) -> dict[tuple[str, int], int]:
+def first_offsets(
+    config: Config, partitions: Mapping[str, int], *, kept: Kept | None = None
+) -> dict[tuple[str, int], int]:
     """The first offset that Kafka still holds of every partition of `{topic: partitions}`."""
     from confluent_kafka.admin._listoffsets import OffsetSpec
 
     if not partitions:
         return {}
-    with _session(config, timeout) as session:
+    with kept.session() if kept else _session(config) as session:
         return _offsets(session, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
 
-def stable_ends(config: Config, partitions: Mapping[str, int], timeout: float = 10) -> dict[tuple[str, int], int]:
+def stable_ends(config: Config, partitions: Mapping[str, int]) -> dict[tuple[str, int], int]:
     """How far committed readers get in every partition: to its end, or to the first record of a transaction that is
     still open."""
     from confluent_kafka import IsolationLevel
@@ -194,7 +221,7 @@ def stable_ends(config: Config, partitions: Mapping[str, int], timeout: float = 
 
     if not partitions:
         return {}
-    with _session(config, timeout) as session:
+    with _session(config) as session:
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         return _offsets(session, partitions, latest, isolation_level=IsolationLevel.READ_COMMITTED)
 
@@ -204,28 +231,26 @@ def partition_counts(config: Config, names: Iterable[str]) -> dict[str, int]:
     return {name: facts.partitions for name, facts in require_topics(config, names).items()}
 
 
-def topic_configs(config: Config, names: Iterable[str], timeout: float = 10) -> dict[str, dict[str, str]]:
+def topic_configs(config: Config, names: Iterable[str]) -> dict[str, dict[str, str]]:
     """The configuration of each topic, in Kafka's own names; also what it has by default."""
     from confluent_kafka.admin._config import ConfigResource
 
     asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
     if not asked:
         return {}
-    with _session(config, timeout) as session:
-        answers = session.client.describe_configs(asked, request_timeout=timeout)
+    with _session(config) as session:
+        answers = session.client.describe_configs(asked, request_timeout=session.timeout)
         found = {of.name: session.answer(future) for of, future in answers.items()}
     return {name: {key: str(entry.value) for key, entry in entries.items()} for name, entries in found.items()}
 
 
-def compacted(config: Config, names: Iterable[str], timeout: float = 10) -> set[str]:
+def compacted(config: Config, names: Iterable[str]) -> set[str]:
     """Those of the topics in which Kafka removes records that a newer one of the same key replaced."""
-    found = topic_configs(config, names, timeout)
+    found = topic_configs(config, names)
     return {name for name, entries in found.items() if "compact" in entries["cleanup.policy"]}
 
 
-def offsets_at(
-    config: Config, times: Mapping[tuple[str, int], int], timeout: float = 10
-) -> dict[tuple[str, int], int | None]:
+def offsets_at(config: Config, times: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int | None]:
     """The first offset of each partition whose record is not older than the time (ms); None when all are older."""
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin._listoffsets import OffsetSpec
@@ -233,9 +258,10 @@ def offsets_at(
     if not times:
         return {}
     asked = {TopicPartition(t, p): OffsetSpec.for_timestamp(ms) for (t, p), ms in times.items()}
-    with _session(config, timeout) as session:
-        answers = session.client.list_offsets(asked, request_timeout=timeout)
+    with _session(config) as session:
+        answers = session.client.list_offsets(asked, request_timeout=session.timeout)
         found = {(w.topic, w.partition): session.answer(future).offset for w, future in answers.items()}
+    require_answers(found)
     return {where: None if offset < 0 else offset for where, offset in found.items()}
 
 
@@ -253,7 +279,20 @@ def _offsets(
             if error.args[0].name() in _NOT_THERE:
                 _name_what_is_gone(session, partitions)
             raise
+    require_answers(answers)
     return answers
+
+
+def require_answers(offsets: Mapping[tuple[str, int], int]) -> None:
+    """Raises KafkaUnreachable where a leader has just died: the client then calls a number an offset that is none."""
+    silent = [f"{topic}-{partition}" for (topic, partition), offset in offsets.items() if offset <= _NO_ANSWER]
+    if silent:
+        raise KafkaUnreachable(
+            f"{len(silent)} of {len(offsets)} partitions do not answer",
+            cause=f"their leaders may have just died: {', '.join(silent[:10])}",
+            next_command="penstock topics FILE",
+            facts={"partitions": silent},
+        )
 
 
 def _name_what_is_gone(session: Session, partitions: Mapping[str, int]) -> None:

@@ -84,7 +84,8 @@ def _judge(setting: str, found: str, spec: str, replication: int) -> tuple[Fate,
         if less:
             return "force", "acknowledged records are then on fewer brokers"
         if after is not None and after > replication:
-            return "force", f"there are {replication} copies: writes with acks=all are refused"
+            there = "is 1 copy" if replication == 1 else f"are {replication} copies"
+            return "force", f"there {there}: Kafka 4 asks for no more than that, older ones refuse writes with acks=all"
     if less and setting in _LESS_LOSES:
         return "force", _LESS_LOSES[setting]
     lost = _VALUE_LOSES.get((setting, spec.strip().lower()))

@@ -72,13 +72,11 @@ class Groups:
     complete: bool  # every broker has answered; else there may be groups, members and positions that are not here
 
 
-def look(
-    config: Config, names: Iterable[str] = (), *, topics: Collection[str] | None = None, timeout: float = 10
-) -> Groups:
+def look(config: Config, names: Iterable[str] = (), *, topics: Collection[str] | None = None) -> Groups:
     """The groups that fit one of the names, which may hold `*` and `?`. `topics`: only groups that have read or are
     reading one of these."""
     wanted = list(names)
-    with session(config, timeout) as opened:
+    with session(config) as opened:
         listed = opened.answer(opened.client.list_consumer_groups(request_timeout=PATIENCE_S))
         there = [group.group_id for group in listed.valid]
         picked = fitting(there, wanted)

@@ -12,8 +12,10 @@ from penstock.kafka.consume import READER
 
 Place = tuple[str, int]
 
+_WITHIN_S = 2.0  # for the records to come
 
-def times_at(config: Config, positions: Mapping[Place, int], within_s: float = 2.0) -> dict[Place, int]:
+
+def times_at(config: Config, positions: Mapping[Place, int]) -> dict[Place, int]:
     """The timestamp (ms) of the first visible record at or after each position. Left out are partitions without one,
     and those that did not answer in time."""
     from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, TopicPartition
@@ -33,7 +35,7 @@ def times_at(config: Config, positions: Mapping[Place, int], within_s: float = 2
         }
     )
     found: dict[Place, int] = {}
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + _WITHIN_S
     try:
         consumer.assign([TopicPartition(topic, partition, at) for (topic, partition), at in positions.items()])
         while len(found) < len(positions) and (left := deadline - time.monotonic()) > 0:

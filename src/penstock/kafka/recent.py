@@ -6,7 +6,7 @@ open hides what comes after its first record, and nobody waits for it here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.errors import BadArgument, KafkaUnreachable, TopicMissing
@@ -14,6 +14,7 @@ from penstock.kafka import admin, connection
 from penstock.kafka.connection import Config
 from penstock.kafka.consume import READER, passes, position, visible
 from penstock.kafka.session import session
+from penstock.kafka.topics import marks
 from penstock.spec.start import milliseconds
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ _AT_ONCE = 500
 _WIDER = 4  # how much further back is looked when the last offsets held too few records
 
 
-def bounds(config: Config, topic: str, partition: int | None = None, timeout: float = 10) -> Bounds:
-    """Of all partitions, or of one. Raises TopicMissing."""
-    from confluent_kafka import IsolationLevel, TopicPartition
-    from confluent_kafka.admin._listoffsets import OffsetSpec
+def bounds(config: Config, topic: str, partition: int | None = None) -> tuple[Bounds, tuple[int, ...]]:
+    """Of all partitions, or of one; and the partitions that do not answer, because no copy leads or its broker is away.
+    Raises TopicMissing, and KafkaUnreachable where none of those asked for answers."""
+    from confluent_kafka import IsolationLevel
 
     number = admin.partition_counts(config, [topic])[topic]
     if partition is not None and not 0 <= partition < number:
@@ -40,17 +41,24 @@ def bounds(config: Config, topic: str, partition: int | None = None, timeout: fl
             facts={"missing": [f"{topic}-{partition}"]},
         )
     asked = range(number) if partition is None else [partition]
-    found: list[dict[int, int]] = []
-    with session(config, timeout) as opened:
-        for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
-            answers = opened.client.list_offsets(
-                {TopicPartition(topic, p): spec for p in asked},
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=timeout,
-            )
-            found.append({at.partition: opened.answer(future).offset for at, future in answers.items()})
-    low, high = found
-    return {p: (low[p], high[p]) for p in asked}
+    with session(config) as opened:
+        found = marks(opened, [(topic, p) for p in asked], isolation_level=IsolationLevel.READ_COMMITTED)
+    return readable(topic, {p: found[topic, p] for p in asked})
+
+
+def readable(topic: str, found: Mapping[int, tuple[int | None, int | None]]) -> tuple[Bounds, tuple[int, ...]]:
+    """The partitions that answer, with their bounds; and the others. Raises KafkaUnreachable where there are only
+    others."""
+    within = {p: (low, end) for p, (low, end) in found.items() if low is not None and end is not None}
+    silent = tuple(p for p in found if p not in within)
+    if silent and not within:
+        raise KafkaUnreachable(
+            f"{', '.join(f'{topic}-{p}' for p in silent[:10])} cannot be read",
+            cause="no copy leads, or the broker that leads does not answer",
+            next_command=f"penstock topics FILE {topic} --all",
+            facts={"partitions": list(silent)},
+        )
+    return within, silent
 
 
 def newest(config: Config, topic: str, within: Bounds, number: int) -> list[Message]:
@@ -84,9 +92,10 @@ def since(config: Config, topic: str, within: Bounds, text: str) -> dict[int, in
     if text.isdecimal():
         offset = int(text)
         if not any(low <= offset <= end for low, end in within.values()):
-            held = "; ".join(f"{topic}-{p} holds {low} to {end}" for p, (low, end) in list(within.items())[:10])
             raise BadArgument(
-                f"there is no offset {offset}", cause=held, next_command=f"penstock topics FILE {topic} --all"
+                f"there is no offset {offset}",
+                cause="; ".join(_held(topic, p, *bound) for p, bound in list(within.items())[:10]),
+                next_command=f"penstock topics FILE {topic} --all",
             )
         return {p: min(max(offset, low), end) for p, (low, end) in within.items()}
     try:
@@ -99,6 +108,11 @@ def since(config: Config, topic: str, within: Bounds, text: str) -> dict[int, in
         ) from None
     found = admin.offsets_at(config, {(topic, p): moment for p in within})
     return {p: end if (at := found[topic, p]) is None else min(at, end) for p, (_, end) in within.items()}
+
+
+def _held(topic: str, partition: int, low: int, end: int) -> str:
+    offsets = f"{low} to {end - 1}" if end > low else "no offsets"
+    return f"{topic}-{partition} holds {offsets}, the next record is {end}"
 
 
 def between(config: Config, topic: str, begins: dict[int, int], within: Bounds) -> Iterator[Message]:
@@ -126,12 +140,12 @@ def following(config: Config, topic: str, begins: dict[int, int]) -> Iterator[li
         consumer.close()
 
 
-def chunks(messages: Iterable[Message], most: int = _AT_ONCE) -> Iterator[list[Message]]:
+def chunks(messages: Iterable[Message]) -> Iterator[list[Message]]:
     """A few at a time, so that they are decoded together."""
     held: list[Message] = []
     for message in messages:
         held.append(message)
-        if len(held) == most:
+        if len(held) == _AT_ONCE:
             yield held
             held = []
     if held:

@@ -1,8 +1,9 @@
-"""A registry that takes nothing: what `register` would do, without doing it."""
+"""A registry that takes nothing, or nothing yet: what `register` would do, without doing it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from penstock.errors import SchemaIncompatible, SchemaMissing, SubjectMissing
@@ -34,22 +35,52 @@ class RegistryRehearsal(SchemaRegistry):
         self.registrations: dict[str, Registration] = {}
 
     def register(self, subject: str, kind: Kind, text: str, references: Iterable[Reference] = ()) -> int:
-        references = tuple(references)
-        found = self.id_of(subject, kind, text, references)
-        if found is None:
-            self._require_compatible(subject, kind, text, references)
+        found = _looked_up(self, subject, kind, text, tuple(references))
         self.registrations[subject] = Registration(subject, kind, found)
         return _NOT_YET if found is None else found
 
-    def _require_compatible(self, subject: str, kind: Kind, text: str, references: tuple[Reference, ...]) -> None:
+
+class PatientRegistry(SchemaRegistry):
+    """For a run: what sinks register is only looked up while it is held back, and registered afterwards.
+
+    A start asks every sink twice. So nothing is left in the registry, which forgets nothing, by a pipeline that another
+    of its sinks keeps from starting.
+    """
+
+    _held = False
+
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        self._held = True
         try:
-            verdict = self.check(subject, kind, text, references)
-        except (SubjectMissing, SchemaMissing):
-            return  # its first version: there is nothing to be compatible with
-        if not verdict.compatible:
-            raise SchemaIncompatible(
-                f"the registry refuses the schema as a new version of '{subject}'",
-                cause="; ".join(verdict.reasons),
-                next_command=f"penstock registry mode FILE --subject {subject}",
-                facts={"subject": subject},
-            )
+            yield
+        finally:
+            self._held = False
+
+    def register(self, subject: str, kind: Kind, text: str, references: Iterable[Reference] = ()) -> int:
+        references = tuple(references)
+        if not self._held:
+            return super().register(subject, kind, text, references)
+        found = _looked_up(self, subject, kind, text, references)
+        return _NOT_YET if found is None else found
+
+
+def _looked_up(
+    registry: SchemaRegistry, subject: str, kind: Kind, text: str, references: tuple[Reference, ...]
+) -> int | None:
+    """The id that the schema has; None where it would be registered now. Raises what `register` would raise."""
+    found = registry.id_of(subject, kind, text, references)
+    if found is not None:
+        return found
+    try:
+        verdict = registry.check(subject, kind, text, references)
+    except (SubjectMissing, SchemaMissing):
+        return None  # its first version: there is nothing to be compatible with
+    if not verdict.compatible:
+        raise SchemaIncompatible(
+            f"the registry refuses the schema as a new version of '{subject}'",
+            cause="; ".join(verdict.reasons),
+            next_command=f"penstock registry mode FILE --subject {subject}",
+            facts={"subject": subject},
+        )
+    return None

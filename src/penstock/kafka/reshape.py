@@ -40,10 +40,10 @@ class Reshaped:
     there: dict[str, TopicFacts]
 
 
-def apply(config: Config, pipeline: Pipeline, *, force: bool = False, timeout: float = 10) -> Reshaped:
+def apply(config: Config, pipeline: Pipeline, *, force: bool = False) -> Reshaped:
     """Raises SpecInvalid for what Kafka cannot do or refuses, before anything is changed."""
     wanted = topics_of(pipeline)
-    found = compare(config, pipeline, admin.topics(config, timeout))
+    found = compare(config, pipeline, admin.topics(config))
     impossible = [each for each in found if each.fate == "impossible"]
     if impossible:
         raise SpecInvalid(
@@ -56,12 +56,12 @@ def apply(config: Config, pipeline: Pipeline, *, force: bool = False, timeout: f
             facts={"topics": [each.topic for each in impossible]},
         )
     changing = [each for each in found if each.fate == "change" or (force and each.fate == "force")]
-    with session(config, timeout) as opened:
+    with session(config) as opened:
         _ask(opened, changing, rehearse=True)
-        created = admin.create_missing(config, wanted, timeout)
+        created = admin.create_missing(config, wanted)
         _ask(opened, changing, rehearse=False)
         _await_partitions(opened, changing)
-    now = admin.topics(config, timeout)
+    now = admin.topics(config)
     return Reshaped(
         created,
         changing,
@@ -111,7 +111,7 @@ def _ask(opened: Session, changing: list[Difference], *, rehearse: bool) -> None
             f"topic {', '.join(repr(name) for name in refused)} cannot be changed to what the spec says",
             cause="; ".join(f"{name}: {error.name()}: {error.str()}" for name, error in refused.items())
             + ("; nothing was changed" if rehearse else ""),
-            next_command="penstock check FILE",
+            next_command=admin.CORRECT,
             facts={"refused": {name: error.name() for name, error in refused.items()}},
         )
 

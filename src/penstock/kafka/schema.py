@@ -68,18 +68,22 @@ class GivenUp:
 
     def __init__(self, lookup: Lookup, kept: Lookup) -> None:
         self._lookup, self._kept, self._away = lookup, kept, False
+        self.denied: set[int] = set()  # ids of which the registry said, when it last answered, that there are none
 
     def __call__(self, schema_id: int) -> RegisteredSchema | None:
         if self._away:
             return self._kept(schema_id)
         try:
-            return self._lookup(schema_id)
+            found = self._lookup(schema_id)
         except RegistryUnreachable:
             self._away = True
             return None
+        if found is None:
+            self.denied.add(schema_id)
+        return found
 
 
 def why_unknown(lookup: Lookup | None, schema_id: int) -> str:
-    if isinstance(lookup, GivenUp):
+    if isinstance(lookup, GivenUp) and schema_id not in lookup.denied:
         return f"schema {schema_id} is not known here, and the registry does not answer"
     return f"the registry has no schema {schema_id}"

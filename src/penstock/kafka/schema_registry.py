@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -116,6 +117,10 @@ class SchemaRegistry:
 
     def close(self) -> None:
         self._http.close()
+
+    def hurried(self, seconds: float) -> SchemaRegistry:
+        """The same registry, with no more patience than that."""
+        return SchemaRegistry(replace(self._settings, timeout=min(seconds, self._settings.timeout)), self._cache_dir)
 
     @property
     def url(self) -> str:

@@ -16,6 +16,7 @@ from penstock.kafka.connection import Config
 from penstock.kafka.session import Session, session
 
 if TYPE_CHECKING:
+    from confluent_kafka import IsolationLevel
     from confluent_kafka.admin._config import ConfigEntry
     from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
     from confluent_kafka.admin._metadata import TopicMetadata
@@ -99,9 +100,22 @@ class Topic:
 
     @property
     def read_only(self) -> list[Partition]:
-        """Partitions that have a leader, and too few copies in sync for a write with acks=all."""
+        """Partitions that have a leader, and too few copies in sync for a write with acks=all. Kafka never asks for
+        more copies than a partition has, whatever `min.insync.replicas` says."""
         least = self.min_in_sync or 1
-        return [each for each in self.partitions if not each.offline and len(each.in_sync) < least]
+        return [
+            each for each in self.partitions if not each.offline and len(each.in_sync) < min(least, len(each.replicas))
+        ]
+
+    def state(self, each: Partition) -> str:
+        """What is wrong with a partition, in a word, the worst of it; empty when nothing is."""
+        if each.offline:
+            return "offline"
+        if each in self.read_only:
+            return "read-only"
+        if each.silent:
+            return "silent"
+        return "under-replicated" if each.under_replicated else ""
 
 
 @dataclass(frozen=True)
@@ -111,7 +125,7 @@ class Cluster:
     missing: tuple[str, ...]  # names that were asked for and fit no topic
 
 
-def look(config: Config, names: Iterable[str] = (), *, internal: bool = False, timeout: float = 10) -> Cluster:
+def look(config: Config, names: Iterable[str] = (), *, internal: bool = False) -> Cluster:
     """The topics that fit one of the names, which may hold `*` and `?`; without names all but the internal ones.
     Creates none, even where brokers do that for names they are asked about.
 
@@ -119,19 +133,19 @@ def look(config: Config, names: Iterable[str] = (), *, internal: bool = False, t
     died a moment ago.
     """
     wanted = list(names)
-    with session(config, timeout) as opened:
-        listed = opened.client.list_topics(timeout=timeout)
+    with session(config) as opened:
+        listed = opened.client.list_topics(timeout=opened.timeout)
         # An internal topic is shown where it is named, not where a pattern happens to fit it.
         shown = [name for name in fitting(listed.topics, wanted) if internal or name not in _INTERNAL or name in wanted]
         ids, configs = _ask_ids(opened, shown), _ask_configs(opened, shown)
         led = [(name, p.id) for name in shown for p in listed.topics[name].partitions.values() if p.leader >= 0]
-        marks = _marks(opened, led)
+        held = _marks(opened, led)
         found = tuple(
             Topic(
                 name,
                 answer(opened, ids.get(name), lambda of: str(of.topic_id)),
                 name in _INTERNAL,
-                _partitions(listed.topics[name], marks),
+                _partitions(listed.topics[name], held),
                 answer(opened, configs.get(name), _as_text) or {},
             )
             for name in shown
@@ -147,14 +161,21 @@ def fitting(there: Iterable[str], names: Iterable[str]) -> list[str]:
 
 def ends(opened: Session, places: Iterable[Place]) -> dict[Place, int | None]:
     """The high watermarks of partitions; None for one that does not answer, because no copy leads or it is gone."""
+    return {place: end for place, (_, end) in marks(opened, places).items()}
+
+
+def marks(
+    opened: Session, places: Iterable[Place], **more: IsolationLevel
+) -> dict[Place, tuple[int | None, int | None]]:
+    """First and next offset of partitions; None and None for one that does not answer."""
     asked = list(places)
     known = opened.client.list_topics(timeout=opened.timeout).topics if asked else {}
     led = {(name, p.id) for name, topic in known.items() for p in topic.partitions.values() if p.leader >= 0}
-    marks = _marks(opened, [place for place in asked if place in led])
-    return {place: marks.get(place, (None, None))[1] for place in asked}
+    found = _marks(opened, [place for place in asked if place in led], **more)
+    return {place: found.get(place, (None, None)) for place in asked}
 
 
-def _marks(opened: Session, places: list[Place]) -> dict[Place, tuple[int | None, int | None]]:
+def _marks(opened: Session, places: list[Place], **more: IsolationLevel) -> dict[Place, tuple[int | None, int | None]]:
     """First and next offset of partitions. One that has no leader must not be among them: the client would then give
     no answer for any."""
     from confluent_kafka import TopicPartition
@@ -164,7 +185,9 @@ def _marks(opened: Session, places: list[Place]) -> dict[Place, tuple[int | None
         return {}
     # Both are under way before either is waited for: a leader that has just died costs the time-out once.
     asked = [
-        opened.client.list_offsets({TopicPartition(*place): spec for place in places}, request_timeout=PATIENCE_S)
+        opened.client.list_offsets(
+            {TopicPartition(*place): spec for place in places}, request_timeout=PATIENCE_S, **more
+        )
         for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
     ]
     low, high = (
@@ -199,7 +222,7 @@ def answer(opened: Session, future: Future[T] | None, meant: Callable[[T], R]) -
 
 
 def _offset(of: ListOffsetsResultInfo) -> int | None:
-    return of.offset if of.offset >= 0 else None  # -1 of a broker that is away
+    return of.offset if of.offset >= 0 else None  # -1 and -1001 of a broker that is away
 
 
 def _as_text(entries: dict[str, ConfigEntry]) -> dict[str, str]:

@@ -155,7 +155,9 @@ def flushed(flush: Callable[[float], int], waiting: int, until: float, what: str
         waiting = left
 
 
-def marks(config: dict[str, str], group: str, places: Iterable[Place]) -> dict[Place, Mark]:
+def marks(
+    config: dict[str, str], group: str, places: Iterable[Place], within_s: float = _TIMEOUT_S
+) -> dict[Place, Mark]:
     """The group's committed offsets; places without one are left out."""
     from confluent_kafka import TopicPartition
 
@@ -163,10 +165,23 @@ def marks(config: dict[str, str], group: str, places: Iterable[Place]) -> dict[P
     consumer = connection.consumer(_group(config, group))
     try:
         with said_by_kafka(f"the offsets of group '{group}' cannot be read"):
-            found = _answered(lambda: consumer.committed(asked, timeout=_TIMEOUT_S)) if asked else []
+            found = _answered(lambda: consumer.committed(asked, timeout=within_s), within_s) if asked else []
     finally:
         consumer.close()
     return {(m.topic, m.partition): Mark(m.offset, m.metadata or "") for m in found if m.offset >= 0}
+
+
+def set_marks(config: dict[str, str], group: str, marks: dict[Place, Mark]) -> None:
+    """Put marks outside of any transaction: for an operator who knows that what they said no longer holds."""
+    from confluent_kafka import TopicPartition
+
+    offsets = [TopicPartition(topic, partition, mark.offset, mark.said) for (topic, partition), mark in marks.items()]
+    consumer = connection.consumer(_group(config, group))
+    try:
+        with said_by_kafka(f"the offsets of group '{group}' cannot be written"):
+            _answered(lambda: consumer.commit(offsets=offsets, asynchronous=False))
+    finally:
+        consumer.close()
 
 
 @contextlib.contextmanager
@@ -184,11 +199,11 @@ def _group(config: dict[str, str], group: str) -> dict[str, str]:
     return {**config, "group.id": group, "enable.auto.commit": "false", "isolation.level": "read_committed"}
 
 
-def _answered(ask: Callable[[], T]) -> T:
+def _answered(ask: Callable[[], T], within_s: float = _TIMEOUT_S) -> T:
     """A coordinator that just moved or starts up says so; it is asked again until it answers."""
     from confluent_kafka import KafkaException
 
-    deadline = time.monotonic() + _TIMEOUT_S
+    deadline = time.monotonic() + within_s
     while True:
         try:
             return ask()

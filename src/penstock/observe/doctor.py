@@ -1,99 +1,29 @@
 """From facts to findings: what is wrong with a pipeline, why, and what to do. Arithmetic only; `runtime.doctor` asks.
 
 A rule is a function from Facts to the findings of one cause. It must name its cause when it is there, and stay silent
-when something else is: a slow sink makes batches long too, but a cap that is too high is another cause. Each has a test
-that brings its cause about on real servers (tests/integration/test_doctor.py).
+when something else is: a slow sink makes batches long too, but a cap that is too high is another cause. Most have a
+test that brings their cause about on real servers: docs/doctor.md says which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, pairwise
 from statistics import median
-from typing import Any, Literal
 
-from penstock.observe.lag import Lag
-from penstock.observe.verdict import Verdict
-
-Severity = Literal["critical", "warning", "note"]
-Place = tuple[str, int]
-SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "note")
+from penstock.observe import event_time, stopped
+from penstock.observe.facts import SEVERITIES, Facts, Finding, Ran
+from penstock.spec.duration import span
 
 _SHORT_S, _LONG_S = 5.0, 120.0  # the rule of thumb for batches
 _FULL = 0.9  # of the cap
 _SLOWER = 3.0  # times
 _FEW_BATCHES = 3
-_STUCK = 10.0  # times as long as batches took before
-_STUCK_AT_LEAST_S = 60.0
-_STUCK_FIRST_S = 900.0  # where there is no batch to compare with
+_APART = 1.5  # sizes of two batches that tell what each costs from what each offset costs
 _SMALL_FILE = 16 << 20
 _MANY_FILES = 200
 _GROWING = 6  # batches in each of which state grew
 _SOON, _SOON_S = 0.5, 6 * 3600.0  # of the retention gone; or so long before the first loss
-
-
-@dataclass(frozen=True)
-class Held:
-    """The state of a step after a batch."""
-
-    rows: int
-    watermark_s: float
-
-
-@dataclass(frozen=True)
-class Ran:
-    """A batch that ended."""
-
-    batch: int
-    seconds: float
-    offsets: int
-    cap: int | None = None
-    sinks: Mapping[str, tuple[int, float]] = field(default_factory=dict)  # rows and seconds
-    state: Mapping[str, Held] = field(default_factory=dict)  # of stateful steps, by view
-
-
-@dataclass(frozen=True)
-class Stuck:
-    """A batch whose offsets are fixed and that is not committed."""
-
-    batch: int
-    since_s: float
-    failures: tuple[str, ...] = ()  # codes of the errors it ended with, since it was planned
-
-
-@dataclass(frozen=True)
-class Files:
-    """The data files of a table sink."""
-
-    count: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Facts:
-    running: bool
-    lag: Lag
-    cap: int  # most offsets of a batch
-    adaptive: bool
-    batches: Sequence[Ran] = ()
-    verdicts: Mapping[Place, Verdict] = field(default_factory=dict)
-    stuck: Stuck | None = None
-    retention_s: Mapping[str, float] = field(default_factory=dict)  # topic -> how long Kafka keeps a record
-    expired: Sequence[Place] = ()  # partitions whose next offset Kafka no longer holds
-    files: Mapping[str, Files] = field(default_factory=dict)  # of table sinks
-    keeps_s: Mapping[str, float] = field(default_factory=dict)  # stateful step -> how long a row stays, in event time
-    registry: str | None = None  # why it cannot be asked; None: it answers, or there is none
-
-
-@dataclass(frozen=True)
-class Finding:
-    cause: str  # stable: scripts match on it
-    severity: Severity
-    what: str
-    evidence: tuple[str, ...]
-    fix: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 Rule = Callable[[Facts], Iterator[Finding]]
@@ -117,59 +47,12 @@ def _full(facts: Facts) -> list[Ran]:
     return recent
 
 
-def not_running(facts: Facts) -> Iterator[Finding]:
-    if not facts.running and facts.lag.total and not facts.stuck and not facts.expired:
-        yield Finding(
-            "not-running",
-            "critical",
-            "nothing runs this pipeline, and records wait",
-            (f"{facts.lag.total:,} offsets wait", "no process holds the lock of its checkpoint"),
-            "penstock run FILE",
-        )
-
-
-def stuck_batch(facts: Facts) -> Iterator[Finding]:
-    stuck = facts.stuck
-    if stuck is None or facts.expired:  # no batch gets past what Kafka no longer holds
-        return
-    usual = median(ran.seconds for ran in facts.batches) if facts.batches else 0.0
-    failing = len(stuck.failures) >= 2
-    silent = stuck.since_s > (max(_STUCK_AT_LEAST_S, _STUCK * usual) if facts.batches else _STUCK_FIRST_S)
-    if not failing and not silent and facts.running:
-        return
-    evidence = [f"its offsets were fixed {stuck.since_s:,.0f} s ago; batches before it took {usual:,.1f} s"]
-    if stuck.failures:
-        evidence.append(f"it ended with {', '.join(dict.fromkeys(stuck.failures))}, {len(stuck.failures)} times")
-    if not facts.running:
-        evidence.append("no process holds the lock of its checkpoint")
-    yield Finding(
-        "stuck-batch",
-        "critical",
-        f"batch {stuck.batch} was planned and does not get committed",
-        tuple(evidence),
-        "penstock events FILE --last 20, then penstock run FILE: it runs again, with the same offsets",
-        {"batch": stuck.batch},
-    )
-
-
-def lost(facts: Facts) -> Iterator[Finding]:
-    if facts.expired:
-        places = ", ".join(f"{topic}-{partition}" for topic, partition in facts.expired)
-        yield Finding(
-            "offsets-expired",
-            "critical",
-            "records expired before they were read",
-            (f"Kafka no longer holds the next offset of {places}",),
-            "set `on_data_loss: continue` to go on without them; the ledger then says which they were",
-        )
-
-
 def loss_forecast(facts: Facts) -> Iterator[Finding]:
     """When retention overtakes the position, at the rate of now (O4)."""
     first = None
     for each in facts.lag.partitions:
         kept = facts.retention_s.get(each.topic)
-        if kept is None or each.behind_s is None or (each.topic, each.partition) in facts.expired:
+        if kept is None or each.behind_s is None or (each.topic, each.partition) in facts.lag.expired:
             continue
         # For each second that passes the oldest record that waits gets one older, but for what is read meanwhile.
         share = each.lag / facts.lag.total if facts.lag.total else 0.0
@@ -189,10 +72,10 @@ def loss_forecast(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         "retention-overtakes",
         "critical" if left < _SOON_S else "warning",
-        f"first loss in {_span(left)}",
+        f"first loss in {span(left)}",
         (
-            f"the next record of {each.topic}-{each.partition} is {_span(each.behind_s)} old",
-            f"Kafka keeps records of {each.topic} for {_span(kept)}",
+            f"the next record of {each.topic}-{each.partition} is {span(each.behind_s)} old",
+            f"Kafka keeps records of {each.topic} for {span(kept)}",
             "nothing reads them" if not facts.running else "they are read more slowly than they come",
         ),
         "penstock run FILE" if not facts.running else "raise `retention.ms` of the topic until the lag is gone",
@@ -266,6 +149,35 @@ def cap_too_high(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def target_too_short(facts: Facts) -> Iterator[Finding]:
+    """Smaller batches would not be shorter, only more: the target cannot be met at any size."""
+    overhead = overhead_of([(ran.offsets, ran.seconds) for ran in facts.batches if ran.offsets])
+    if facts.target_s is None or overhead is None or overhead <= facts.target_s:
+        return
+    yield Finding(
+        "target-below-overhead",
+        "warning",
+        f"`rate.target_batch` is {facts.target_s:g} s, and a batch takes about {overhead:.1f} s whatever its size",
+        (f"by size and time of the last {len(facts.batches)} batches",),
+        f"raise `rate.target_batch`, to {2 * overhead:.0f} s or more",
+        {"target_s": facts.target_s, "overhead_s": overhead},
+    )
+
+
+def overhead_of(seen: Sequence[tuple[int, float]]) -> float | None:
+    """Seconds that a batch of no offsets would take, from offsets and seconds of some; None where they are too few, or
+    too much of one size, to tell. By medians: the first batch after a start is slow by nature."""
+    pairs = [
+        (long - short) / (many - few)
+        for (few, short), (many, long) in combinations(sorted(seen), 2)
+        if many >= few * _APART
+    ]
+    if len(seen) < 2 * _FEW_BATCHES or len(pairs) < _FEW_BATCHES:
+        return None
+    cost = max(0.0, median(pairs))
+    return median(seconds - cost * offsets for offsets, seconds in seen)
+
+
 def input_above_capacity(facts: Facts) -> Iterator[Finding]:
     lag, recent = facts.lag, _recent(facts)
     if not facts.running or lag.capacity is None or not lag.arriving or lag.arriving <= lag.capacity:
@@ -328,7 +240,7 @@ def state_growth(facts: Facts) -> Iterator[Finding]:
         if keeps is None:
             why = "nothing in the step makes it forget a key"
         elif moved:
-            why = f"event time went on by {_span(moved)}; a row should stay for {_span(keeps)}"
+            why = f"event time went on by {span(moved)}; a row should stay for {span(keeps)}"
         else:
             why = "the watermark stands still: event times do not go on, or one side of a join brings nothing"
         yield Finding(
@@ -358,9 +270,15 @@ def falling_behind(facts: Facts) -> Iterator[Finding]:
 
 
 RULES: tuple[Rule, ...] = (
-    not_running,
-    stuck_batch,
-    lost,
+    stopped.damaged,
+    stopped.recreated,
+    stopped.start_not_there,
+    stopped.went_back,
+    stopped.lost,
+    stopped.spent_budget,
+    stopped.stuck_batch,
+    stopped.not_running,
+    stopped.partitions,
     loss_forecast,
     falling_behind,
     input_above_capacity,
@@ -369,12 +287,9 @@ RULES: tuple[Rule, ...] = (
     hot_partition,
     cap_too_low,
     cap_too_high,
+    target_too_short,
     small_files,
     state_growth,
+    event_time.late,
+    event_time.behind,
 )
-
-
-def _span(seconds: float) -> str:
-    minutes = max(0, round(seconds / 60))
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -13,8 +13,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
+Deed = Literal["seek", "split", "restore", "repair", "fork", "replay"]  # what people do beside running it
+KINDS = ("started", "batch", "rate", "retrying", "warning", "reference", "ended", "failed", *get_args(Deed))
 FILE_BYTES = 4_000_000
 FILES = 8
 
@@ -31,14 +33,15 @@ class Event:
 
 @dataclass
 class EventLog:
-    """Written by one process, the one that runs the pipeline; read by anybody."""
+    """Written by the process that runs the pipeline, and by commands that change something beside it: each line is one
+    write to the end of the file. Read by anybody."""
 
     path: Path
     file_bytes: int = FILE_BYTES
     files: int = FILES
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
-    def append(self, kind: str, **facts: Any) -> None:
+    def append(self, kind: str, /, **facts: Any) -> None:
         line = json.dumps(Event(datetime.now(UTC), kind, facts).as_dict(), separators=(",", ":"), default=str) + "\n"
         with self._lock:
             self.path.mkdir(parents=True, exist_ok=True)

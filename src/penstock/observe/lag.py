@@ -16,26 +16,37 @@ class PartitionLag:
 
     topic: str
     partition: int
-    position: int  # by the checkpoint, which is the truth
+    position: int | None  # by the checkpoint, which is the truth; None: where it begins Kafka did not say
     group: int | None  # by the mirror in Kafka
-    end: int
+    end: int | None  # None: the partition does not answer
     behind_s: float | None  # None: nothing waits, or it could not be told
     estimated: bool  # from the times of other offsets, not from the record itself
     arriving: float | None  # offsets per second over the last minute
     first: int = 0  # that Kafka still holds
+    state: str = ""  # why it does not answer: silent, offline
 
     @property
-    def expired(self) -> bool:
-        """Kafka no longer holds the next record."""
-        return self.position < self.first
+    def known(self) -> bool:
+        return self.position is not None and self.end is not None
+
+    @property
+    def expired(self) -> int:
+        """Offsets that wait, and that Kafka no longer holds."""
+        return 0 if self.position is None else max(0, self.first - self.position)
+
+    @property
+    def beyond(self) -> int:
+        """How far the next offset to be read lies behind the end."""
+        return 0 if self.position is None or self.end is None else max(0, self.position - self.end)
 
     @property
     def lag(self) -> int:
-        return max(0, self.end - self.position)
+        """None is counted where it is not known."""
+        return 0 if self.position is None or self.end is None else max(0, self.end - self.position)
 
     @property
     def group_lag(self) -> int | None:
-        return None if self.group is None else max(0, self.end - self.group)
+        return None if self.group is None or self.end is None else max(0, self.end - self.group)
 
 
 @dataclass(frozen=True)
@@ -46,7 +57,17 @@ class Lag:
 
     @property
     def total(self) -> int:
+        """Over the partitions that answer: at least so much waits."""
         return sum(each.lag for each in self.partitions)
+
+    @property
+    def unknown(self) -> list[PartitionLag]:
+        return [each for each in self.partitions if not each.known]
+
+    @property
+    def expired(self) -> dict[tuple[str, int], int]:
+        """Partitions whose next offset Kafka no longer holds, and how many it does not."""
+        return {(each.topic, each.partition): each.expired for each in self.partitions if each.expired}
 
     @property
     def behind_s(self) -> float | None:
@@ -59,7 +80,10 @@ class Lag:
 
     @property
     def catch_up_s(self) -> float | None:
-        """Time until nothing waits, with what arrives meanwhile; infinite where more arrives than is read."""
+        """Time until nothing waits, with what arrives meanwhile; infinite where more arrives than is read. None where
+        that cannot be told."""
+        if self.unknown:
+            return None
         if not self.total:
             return 0.0
         if self.capacity is None:
@@ -75,8 +99,9 @@ def measured(partitions: Sequence[PartitionLag], capacity: float | None) -> Lag:
 def _hot(partitions: Sequence[PartitionLag]) -> list[tuple[str, int]]:
     """Partitions that wait, or get, several times as much as the others on average."""
     found = []
-    for each in partitions:
-        others = [other for other in partitions if other is not each]
+    known = [each for each in partitions if each.known]
+    for each in known:
+        others = [other for other in known if other is not each]
         if not others:
             continue
         waits = each.lag > _FEW and each.lag > _HOT_SHARE * fmean(other.lag for other in others)

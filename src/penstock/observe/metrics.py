@@ -35,7 +35,8 @@ class Meters:
             "rule_dead_letters", "Dead letters of broken rules, by source view and rule.", "view", "rule"
         )
         self._dropped = counter("records_dropped", "Records dropped, by source view and rule.", "view", "rule")
-        self._lost = counter("offsets_lost", "Offsets that expired before they were read.")
+        self._lost = counter("offsets_lost", "Offsets that expired unread.")
+        self._doubtful = counter("records_doubtful", "Records that are lost at most, of those that expired while read.")
         self._retries = counter("retries", "Times the query was started again, by error code.", "code")
         self._warnings = counter("warnings", "Warnings.")
         self._seconds = Histogram(
@@ -47,7 +48,7 @@ class Meters:
         self._state_rows = gauge("state_rows", "Rows in the state of a step, by its view.", "view")
         self._state_bytes = gauge("state_bytes", "Memory that the state of a step takes, by its view.", "view")
         self._watermark = gauge("watermark_delay_seconds", "Time between the watermark and now.")
-        self._cap = gauge("rate_max_offsets", "Most offsets of the next batch.")
+        self._cap = gauge("rate_max_offsets", "Most offsets of the next batch that is planned: the cap in force.")
         self._position = gauge("position", "Next offset to be read.", "topic", "partition")
         self._lag = gauge("lag_offsets", "Offsets between the position and the end.", "topic", "partition")
         self._table_rows = gauge("reference_rows", "Rows of a reference table.", "reference")
@@ -70,6 +71,7 @@ class Meters:
         for sink, of_sink in entry.sinks.items():
             self._written.labels(name, sink).inc(of_sink.written)
         self._lost.labels(name).inc(sum(len(r) for r in entry.lost))
+        self._doubtful.labels(name).inc(entry.in_doubt)
         for view, step in entry.stateful.items():
             self._late.labels(name, view).inc(step.late)
             self._duplicates.labels(name, view).inc(step.duplicates or 0)

@@ -3,7 +3,7 @@
 OK       nothing waited at some moment, or the lag shrinks at times
 WARN     it is read, and the lag only ever grows: the pipeline falls behind
 STALL    batches are committed, and this partition does not move although something waits
-STOP     something waits, and nobody commits any more
+STOP     something waits, and nobody commits, or nobody does any more
 REWIND   the position went back
 """
 
@@ -31,11 +31,13 @@ class Commit:
         return max(0, self.end - self.position)
 
 
-def verdict(commits: Sequence[Commit], now: float, end: int, *, running: bool) -> Verdict:
-    """Of one partition. `commits` oldest first; `end`: where it ends now."""
+def verdict(commits: Sequence[Commit], now: float, end: int, *, running: bool, begin: int | None = None) -> Verdict:
+    """Of one partition. `commits` oldest first; `end`: where it ends now; `begin`: where it is read from, which counts
+    where nothing was committed yet."""
     if any(later.position < earlier.position for earlier, later in pairwise(commits)):
         return "REWIND"
-    waits = bool(commits) and end > commits[-1].position
+    at = commits[-1].position if commits else begin
+    waits = at is not None and end > at
     if waits and not running:
         return "STOP"
     if len(commits) < _ENOUGH or any(commit.lag == 0 for commit in commits):

@@ -17,43 +17,41 @@ is read a second time, to fetch their bytes; and one that a step fails on, to fi
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from penstock import failpoint, record
-from penstock.checkpoint.ledger import Entry, Ledger, SinkCount, StepCount, TopicFact
+from penstock.checkpoint.ledger import Entry, Ledger, StepCount, TopicFact
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import BatchUnbalanced, DeadLetterBudget
-from penstock.record import Batch, Failure
-from penstock.runtime import balance, fingerprint
+from penstock.record import Batch
+from penstock.runtime import balance, fingerprint, settling
 from penstock.runtime.balance import unbalanced
 from penstock.runtime.budget import Spending
-from penstock.runtime.culprits import culprits, speaks_of_a_value, without
-from penstock.runtime.inlet import RAW, Inlet, Position, all_views, passed, repeated, source_views
+from penstock.runtime.culprits import Culprits, speaks_of_a_value, without
+from penstock.runtime.failing import failing, lacking
+from penstock.runtime.inlet import Inlet, Position, passed
 from penstock.runtime.one_pass import Shortcut, shortcut
+from penstock.runtime.outcome import Outcome
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.readers import Readers
 from penstock.runtime.stateful import KEEPS_STATE, Flow, Replanned
 from penstock.runtime.tally import Counted, Handed, Tally
-from penstock.runtime.topics import TopicWatch
-from penstock.sink.contract import Incoming
+from penstock.runtime.topics import TopicWatch, require_forward
 from penstock.spec.model import Pipeline
-from penstock.transform.enrich import feeds
-from penstock.transform.sql import moved, row_for_row
 from penstock.transform.steps import Transform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.kafka.registry_rehearsal import PatientRegistry
     from penstock.route.dead_letter import DeadLetters
     from penstock.sink.contract import Sink, Written
 
-Culprits = dict[str, dict[Position, Failure]]
-"""By sink: the records that its steps or its condition fail on."""
 _LOCATED = 1_000_000  # offsets: in larger batches the positions of dead records could fill the driver
 
 
@@ -73,7 +71,7 @@ class Assembly:
     make_inlets: Callable[[], list[Inlet]]
     began: str  # the start position that the first batch honoured
     accepted: list[str] = field(default_factory=list)  # what the operator accepted for this start
-    over: dict[str, str | None] | None = None  # see `_over`; the plan is the same for every batch
+    over: dict[str, str | None] | None = None  # see `settling.over`; the plan is the same for every batch
     way: Shortcut | str | None = None  # the short way (`one_pass`), or why not; None: not settled yet
     first: bool = True  # no batch has ended since the start: what the operator accepted is for this one
     replay: bool = True  # the next batch may have been written before: after a start, and after a failure
@@ -82,6 +80,7 @@ class Assembly:
     spared: dict[str, set[Position]] = field(default_factory=dict)  # by sink: records it holds already (`replay`)
     flow: Flow | None = None  # the steps that keep state between batches
     steps: dict[str, StepCount] = field(default_factory=dict)  # what became of their rows, in the batch that runs
+    registering: Callable[[], PatientRegistry] | None = None  # where sinks register their schemas, if they do
 
     def process(self, raw: DataFrame, batch_id: int) -> Entry:
         """`raw`: the records of the batch, or what came out of the stateful steps (see `stateful`)."""
@@ -98,7 +97,8 @@ class Assembly:
         ranges = self.log.ranges(batch_id)
         batch = Batch(self.pipeline.name, self.log.query_id() or "", batch_id, tuple(ranges))
         topics = self.topics.facts(r.topic for r in ranges)
-        lost = self.topics.lost(ranges)  # before anything is read
+        require_forward(ranges)
+        expired = self.topics.lost(ranges)  # before anything is read
         if self.transform.begin(raw.sparkSession, batch):
             self.over, self.way = None, None
         if self.way is None:
@@ -106,29 +106,21 @@ class Assembly:
         spanned = sum(map(len, ranges))
         locate = spanned <= _LOCATED
         aside: Culprits = self.flow.failed(batch_id, {o.sink.name: o.view for o in self.outlets}) if self.flow else {}
-        failed = dict(aside)
-        if isinstance(self.way, Shortcut):
-            counted, written, over = self._short_way(self.way, raw, batch, locate=locate)
-        else:
-            try:
-                counted, written, over = self._through_the_engine(raw, batch, topics, failed, locate=locate)
-            except Exception as error:
-                found = self._culprits(raw, batch) if speaks_of_a_value(error) else {}
-                if not found:
-                    raise
-                failed = {name: {**aside.get(name, {}), **found.get(name, {})} for name in {**aside, **found}}
-                self.replay = True  # some sinks may have been written
-                counted, written, over = self._through_the_engine(raw, batch, topics, failed, locate=locate)
+        # Whatever happens, this waits until it is answered: an owner of the dead letters that is taken late would fence
+        # the one of the next attempt.
+        with ThreadPoolExecutor(1, "penstock-dead-letters") as beside:
+            buried = self._ask_whether_buried(beside, batch)
+            if isinstance(self.way, Shortcut):
+                outcome = self._short_way(self.way, raw, batch, locate=locate)
+            else:
+                outcome = self._long_way(raw, batch, topics, aside, locate=locate)
         failpoint.reach("after-sinks", batch_id, raw)
         # 3. dead letters
-        rejected = _rejected(done for done, _ in written.values())
-        sinks = _without_it({name: done for name, (done, _) in written.items()}, failed)
-        failing = {where: why for found in failed.values() for where, why in found.items() if where not in rejected}
-        self._bury(batch, raw, counted, rejected, failing, sinks, [done.letters for done, _ in written.values()])
+        self._bury(batch, raw, outcome, buried.result() if buried is not None else outcome.letters_sent_along)
         failpoint.reach("after-dead-letters", batch_id, raw)
         # 4. the balance
-        by_view = Counter(topics[topic].view for topic, _, _ in (*rejected, *failing))
-        counts = {view: replace(found.counts, rejected=by_view[view]) for view, found in counted.items()}
+        counts = outcome.view_counts(topics)
+        loss = self.topics.afterwards(ranges, expired, {view: count.read for view, count in counts.items()})
         entry = Entry(
             pipeline=batch.pipeline,
             query=batch.query,
@@ -138,20 +130,9 @@ class Assembly:
             ranges=ranges,
             topics=topics,
             views=counts,
-            sinks={
-                name: SinkCount(
-                    written=done.rows,
-                    dropped=counts[view].passed - done.all - len(failed.get(name, ()))
-                    if (view := over[name])
-                    else None,
-                    fingerprint=which,
-                    superseded=done.superseded,
-                    rejected=len(done.rejected) + len(failed.get(name, ())),
-                    seconds=round(self.took[name], 3),
-                )
-                for name, (done, which) in written.items()
-            },
-            lost=lost if sum(c.read for c in counts.values()) < spanned else [],
+            sinks=outcome.sink_counts(self.took, lenient=self._accepts_replay()),
+            lost=loss.lost,
+            doubtful=loss.doubtful,
             accepted=self.accepted if self.first else [],
             stateful=self.steps,
         )
@@ -167,33 +148,44 @@ class Assembly:
             self.look_up_anew()
         return entry
 
-    def _culprits(self, raw: DataFrame, batch: Batch) -> Culprits:
+    def _failing(self, raw: DataFrame, batch: Batch) -> Culprits:
         """The records that a step or a condition fails on, for each sink that they are in the way of."""
         from pyspark import StorageLevel
 
-        def rows_of(outlet: Outlet) -> Callable[[DataFrame], DataFrame]:
-            return lambda part: outlet.rows(all_views(self.transform, self.inlets, part))
-
+        # What comes out of the stateful steps is given: it is the same whatever part of the batch is tried.
+        tried = [o for o in self.outlets if not (self.flow and self.flow.moves(o.view))]
         kept = raw.persist(StorageLevel.MEMORY_AND_DISK)  # read from Kafka once
         try:
-            held = repeated(self.inlets, kept)
-            found = {
-                o.sink.name: culprits(kept, batch.ranges, rows_of(o), held | self.spared.get(o.sink.name, set()))
-                for o in self.outlets
-            }
+            return failing(self.transform, self.inlets, tried, kept, batch.ranges, self.spared)
         finally:
             kept.unpersist()
-        return {name: some for name, some in found.items() if some}
+
+    def _long_way(
+        self, raw: DataFrame, batch: Batch, topics: dict[str, TopicFact], aside: Culprits, *, locate: bool
+    ) -> Outcome:
+        """Steps 1 and 2 through the engine; a second time where a step fails, without the records it fails on."""
+        try:
+            return self._through_the_engine(raw, batch, topics, aside, locate=locate)
+        except Exception as error:
+            found = self._failing(raw, batch) if speaks_of_a_value(error) else {}
+            if not found:
+                raise
+        self.replay = True  # some sinks may have been written
+        failed = {name: {**aside.get(name, {}), **found.get(name, {})} for name in {**aside, **found}}
+        return self._through_the_engine(raw, batch, topics, failed, locate=locate)
 
     def _through_the_engine(
-        self, raw: DataFrame, batch: Batch, topics: dict[str, TopicFact], failed: Culprits, *, locate: bool
-    ) -> tuple[dict[str, Counted], dict[str, tuple[Written, int | None]], dict[str, str | None]]:
-        """Steps 1 and 2: what was counted per view, what each sink says, and what each sink is over."""
+        self, raw: DataFrame, batch: Batch, topics: dict[str, TopicFact], known: Culprits, *, locate: bool
+    ) -> Outcome:
+        """`known`: records that steps fail on."""
+        failed = {name: dict(some) for name, some in known.items()}
         # 1. decode and judge
-        over = self._over(raw)
+        if self.over is None:
+            self.over = settling.over(self.transform, self.inlets, self.outlets, raw)
+        over = self.over
         several = len(self.inlets) > 1 or len(self.outlets) > 1 or None in over.values()
         # With a budget rows are counted, and only then written; what steps bury is looked for before they are.
-        shared = several or self.budget is not None or self.transform.buries
+        shared = several or self.budget is not None or bool(self.transform.buries)
         tallies = {i.view: Tally(i.contract, i.judged(raw), shared=shared, locate=locate) for i in self.inlets}
         sources = {inlet.view: passed(tallies[inlet.view].rows) for inlet in self.inlets}
         made = self.transform.views(sources)
@@ -208,37 +200,28 @@ class Assembly:
         try:
             counted = {view: tally.result() for view, tally in tallies.items()} if self.budget is not None else {}
             self._afford(batch, raw, counted)
-            self._lacking(made, failed)
+            got = [(o, sound.get(o.sink.name, made)) for o in self.outlets]
+            for name, some in lacking(self.transform, got).items():
+                failed.setdefault(name, {}).update(some)
             # 2. sinks
             failpoint.reach("before-sinks", batch.id, raw)
             written = {
-                o.sink.name: self._into(
-                    o.sink, _of_view(batch, topics, over[o.sink.name]), o.rows(sound.get(o.sink.name, made))
-                )
-                for o in self.outlets
+                o.sink.name: self._into(o.sink, _of_view(batch, topics, over[o.sink.name]), o.rows(views))
+                for o, views in got
             }
             counted = counted or {view: tally.result() for view, tally in tallies.items()}
             self.steps = self.flow.counts(self.transform, sources, made, batch.id) if self.flow else {}
         finally:
             for tally in tallies.values():
                 tally.release()
-        return counted, written, over
+        done = {name: said for name, (said, _) in written.items()}
+        return Outcome(counted, done, {name: which for name, (_, which) in written.items()}, over, failed)
 
-    def _lacking(self, made: dict[str, DataFrame], failed: Culprits) -> None:
-        """Add the records that steps leave out as dead, for each sink that would have got them."""
-        for view, some in self.transform.lacking(made).items():
-            for outlet in self.outlets if some else ():
-                if feeds(view, made[outlet.view]):
-                    held = self.spared.get(outlet.sink.name, ())
-                    failed.setdefault(outlet.sink.name, {}).update({at: w for at, w in some.items() if at not in held})
-
-    def _short_way(
-        self, way: Shortcut, raw: DataFrame, batch: Batch, *, locate: bool
-    ) -> tuple[dict[str, Counted], dict[str, tuple[Written, int | None]], dict[str, str | None]]:
+    def _short_way(self, way: Shortcut, raw: DataFrame, batch: Batch, *, locate: bool) -> Outcome:
         """Steps 1 and 2 in one pass, where no SQL lies between."""
         name, view, began = way.finish.name, way.inlet.view, time.monotonic()
         failpoint.reach("before-sinks", batch.id, raw)
-        counted, done, which = way.run(
+        counted, done, handed, which = way.run(
             failpoint.midway("during-sinks", batch.id, raw),
             batch,
             replay=self.replay,
@@ -246,24 +229,22 @@ class Assembly:
             afford=(lambda found: self._afford(batch, raw, {view: found})) if self.budget is not None else None,
         )
         self.took[name] = time.monotonic() - began
-        if done.all != counted.counts.passed and not self._accepts_replay():
-            raise unbalanced(batch.id, f"{counted.counts.passed} records passed, sink '{name}' accounts for {done.all}")
-        return {view: counted}, {name: (done, which)}, {name: view}
+        if done.all != handed and not self._accepts_replay():
+            raise unbalanced(batch.id, f"sink '{name}' got {handed} rows and accounts for {done.all}")
+        return Outcome({view: counted}, {name: done}, {name: which}, {name: view})
 
     @property
     def dead_letters_guarantee(self) -> str:
         if isinstance(self.way, Shortcut) and self.way.finish.posts:
-            return (
-                f"exactly-once: in the transaction of their input partition, together with what sink "
-                f"'{self.way.finish.name}' writes of it"
-            )
+            way = self.way.finish
+            return f"exactly-once: in the transaction of {way.posts}, together with what sink '{way.name}' writes of it"
         return self.dead_letters.guarantee
 
     def way_in_words(self) -> str | None:
         if self.way is None:
             return None
         if isinstance(self.way, Shortcut):
-            return "one pass: decode, rules and write in the same Python worker"
+            return f"one pass: decode, rules and {self.way.finish.does} in the same Python worker"
         return f"through the engine: {self.way}"
 
     def read_anew(self) -> None:
@@ -279,37 +260,19 @@ class Assembly:
     def settle(self, spark: SparkSession) -> None:
         """Resolve every rule and every step over no rows, and tell the sinks what they will get: what is wrong shows
         before anything is read."""
-        sources = source_views(self.inlets, spark.createDataFrame([], RAW))
-        made = self.transform.views(sources)
         flow = self.flow.over(self.transform) if self.flow else None
-        told = []
-        for outlet in self.outlets:
-            rows = outlet.rows(made)
-            apart = _apart(self.pipeline, rows, sources.values(), self.inlets)
-            keys = flow.keys(rows, made) if flow else ()
-            told.append(Incoming(outlet.view, rows.schema, apart, keys))
-            outlet.sink.suits(told[-1])
+        told = settling.incoming(spark, self.pipeline, self.transform, self.inlets, self.outlets, flow)
+
+        def state_agrees() -> None:
+            if flow is not None:
+                flow.check(spark, self.inlets, self.outlets)
+
+        settling.agree(self.outlets, told, self.registering, state_agrees)
         if flow is not None:
-            flow.check(spark, self.inlets, self.outlets)
             self.way = KEEPS_STATE
             return
-        self.way = shortcut(self.pipeline, self.inlets, self.outlets, told[0]) if told else None
-
-    def _over(self, raw: DataFrame) -> dict[str, str | None]:
-        """The source view of which a sink gets every row but those that steps leave out; None where steps do more.
-
-        The rows of such a view can be counted on their way to the sink. A step that stops early (`limit`) or reads
-        twice does not see each of them once, so they are then kept, as for several sinks.
-        """
-        if self.over is None:
-            sources = source_views(self.inlets, raw)
-            made = self.transform.views(sources)
-            rows = {outlet.sink.name: outlet.rows(made) for outlet in self.outlets}
-            self.over = {
-                name: next((view for view, whole in sources.items() if row_for_row(out, whole)), None)
-                for name, out in rows.items()
-            }
-        return self.over
+        first = next(iter(told.values()), None)
+        self.way = shortcut(self.pipeline, self.inlets, self.outlets, first) if first else None
 
     def _into(self, sink: Sink, batch: Batch, rows: DataFrame) -> tuple[Written, int | None]:
         """What the sink says became of the rows, and the fingerprint of those it holds."""
@@ -335,39 +298,23 @@ class Assembly:
         """The operator said that what a batch wrote before the crash counts, whatever its replay makes of it."""
         return self.first and BatchUnbalanced.code in self.accepted
 
-    def _bury(
-        self,
-        batch: Batch,
-        raw: DataFrame,
-        counted: dict[str, Counted],
-        rejected: dict[Position, Failure],
-        failing: dict[Position, Failure],
-        sinks: dict[Position, str],
-        posted: list[int | None],
-    ) -> None:
-        """Write the dead letters, unless the one sink there is has sent them along (`posted`)."""
-        dead = sum(found.counts.dead for found in counted.values()) + len(rejected) + len(failing)
-        held = posted[0] if len(posted) == 1 else None
-        if held is None and self.replay:
-            held = self.dead_letters.written(batch)
-        if held is None and dead:
+    def _ask_whether_buried(self, beside: ThreadPoolExecutor, batch: Batch) -> Future[int | None] | None:
+        """Whether the batch may have dead letters of an earlier attempt, and how many. To ask Kafka takes up to half a
+        second, so it is done while the sinks write. Not where the one sink there is sends them along."""
+        if not self.replay or (isinstance(self.way, Shortcut) and self.way.finish.posts):
+            return None
+        return beside.submit(self.dead_letters.written, batch)
+
+    def _bury(self, batch: Batch, raw: DataFrame, outcome: Outcome, held: int | None) -> None:
+        """Write the dead letters, unless they are there (`held`): of an earlier attempt, or sent along by the sink."""
+        if held is None and outcome.dead:
+            counted, without_it = outcome.counted, outcome.sinks_without()
             parts = [i.dead_rows(raw, counted[i.view]) for i in self.inlets if counted[i.view].counts.dead]
-            parts += [i.picked_rows(raw, record.SINK, rejected, sinks) for i in self.inlets if rejected]
-            parts += [i.picked_rows(raw, record.TRANSFORM, failing, sinks) for i in self.inlets if failing]
+            for stage, some in ((record.SINK, outcome.rejected), (record.TRANSFORM, outcome.failing)):
+                parts += [i.picked_rows(raw, stage, some, without_it) for i in self.inlets if some]
             held = self.dead_letters.write(batch, reduce(lambda a, b: a.unionByName(b), parts))
-        if (held or 0) != dead and not self._accepts_replay():
-            raise unbalanced(batch.id, f"{dead} records died, {held or 0} dead letters were written")
-
-
-def _apart(pipeline: Pipeline, rows: DataFrame, sources: Iterable[DataFrame], inlets: Iterable[Inlet]) -> str:
-    """Why rows of one input partition do not stay in one task, in their order; empty when they do."""
-    if pipeline.source.min_partitions or pipeline.source.max_records_per_partition:
-        return "`min_partitions` and `max_records_per_partition` split input partitions into several tasks"
-    if any(inlet.contract.compares for inlet in inlets):
-        return "a `unique` rule compares the records of a batch"
-    if all(moved(rows, source) for source in sources):
-        return "its steps join, group, sort or limit rows"
-    return ""
+        if (held or 0) != outcome.dead and not self._accepts_replay():
+            raise unbalanced(batch.id, f"{outcome.dead} records died, {held or 0} dead letters were written")
 
 
 def _of_view(batch: Batch, topics: dict[str, TopicFact], view: str | None) -> Batch:
@@ -375,24 +322,3 @@ def _of_view(batch: Batch, topics: dict[str, TopicFact], view: str | None) -> Ba
     if view is None:
         return batch
     return replace(batch, ranges=tuple(r for r in batch.ranges if topics[r.topic].view == view))
-
-
-def _rejected(written: Iterable[Written]) -> dict[Position, Failure]:
-    """Records that a sink refused, each once: the first sink that refuses one says why."""
-    found: dict[Position, Failure] = {}
-    for done in written:
-        for row in done.rejected:
-            found.setdefault((row.topic, row.partition, row.offset), row.why)
-    return found
-
-
-def _without_it(written: dict[str, Written], failed: Culprits) -> dict[Position, str]:
-    """For each record that a step or a sink refused: the sinks that do not have it. Others may."""
-    found: dict[Position, set[str]] = {}
-    for name, done in written.items():
-        for row in done.rejected:
-            found.setdefault((row.topic, row.partition, row.offset), set()).add(name)
-    for name, some in failed.items():
-        for where in some:
-            found.setdefault(where, set()).add(name)
-    return {where: ",".join(sorted(names)) for where, names in found.items()}

@@ -14,7 +14,6 @@ found by query and batch, as in the stream. A backfill that is complete does not
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,13 +21,15 @@ from pathlib import Path
 
 from penstock.checkpoint import own_log
 from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import Positions, SparkLog
 from penstock.errors import BadArgument, TableOfAnotherQuery
 from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.record import BACKFILL
 from penstock.runtime import build, guard, positions, session
-from penstock.runtime.failure import translate
+from penstock.runtime.patience import Patience
+from penstock.runtime.perseverance import Perseverance
 from penstock.runtime.state_limits import require_none
 from penstock.runtime.supervise import prepare
 from penstock.runtime.watch import StopRequest, Watch
@@ -37,6 +38,8 @@ from penstock.source import start
 from penstock.source.subscription import subscribe
 from penstock.spec.model import Pipeline
 from penstock.spec.start import LATEST
+
+_ANOTHER = "begin another one: penstock run FILE --from POSITION --to POSITION --as NAME"
 
 
 @dataclass(frozen=True)
@@ -72,32 +75,32 @@ def run(
                 pass
         _same_range(home.spark, wanted)
         guard.check(home, pipeline.name, frozenset())
-        assembly = replace(build.assembly(pipeline, home), flow=None)
+        made = build.assembly(pipeline, home)
+        assembly = replace(made, flow=None, topics=replace(made.topics, instead=_ANOTHER))
         prepare(assembly, frozenset({TableOfAnotherQuery.code}))  # the stream's own rows are there, of course
         planned, committed = log.planned(), log.committed()
         if planned is None or committed == planned:
             return home
         spark = session.start(pipeline, home.logs)
-        assembly.transform.heard_by(watch)
+        bear = Perseverance(home, watch, stop, Patience.of(pipeline))
+        bear.listen(assembly)
         assembly.settle(spark)
+        watch.bounded(log.start() if committed is None else log.end_of(committed), log.end_of(planned))
         watch.started(pipeline, home)
-        for number in range(0 if committed is None else committed + 1, planned + 1):
-            if stop.asked:
-                return home
-            began = time.monotonic()
-            try:
-                entry = assembly.process(source.bounded(spark, pipeline, log.ranges(number)), number)
-            except Exception as error:
-                raise translate(error, home.logs / session.LOG_NAME) from error
-            own_log.commit(home.spark, number)
-            watch.batch_done(entry, time.monotonic() - began)
+        bear.run_each(
+            range(0 if committed is None else committed + 1, planned + 1),
+            assembly,
+            lambda _, number: source.bounded(spark, pipeline, log.ranges(number), whole=False),
+            lambda number: own_log.commit(home.spark, number),
+        )
     return home
 
 
 def _resolved(pipeline: Pipeline, wanted: Range) -> tuple[Positions, list[Positions]]:
     """Where the range begins, and where each of its batches ends."""
     config = client_config(pipeline)
-    topics = subscribe(config, pipeline.source).topics
+    stream = Ledger(build.home(pipeline).ledger).last()
+    topics = subscribe(config, pipeline.source, stream.topics if stream else ()).topics  # none that are held back
     partitions = start.partitions_of(pipeline.source, topics)
     counts = {name: facts.partitions for name, facts in topics.items()}
     marks, stable = admin.watermarks(config, counts), admin.stable_ends(config, counts)

@@ -12,7 +12,9 @@ from penstock.checkpoint.log import SparkLog
 from penstock.decode.formats import Place, Prepared, prepare
 from penstock.decode.stage import Decode
 from penstock.encode.stage import Encoding
+from penstock.errors import ANEW
 from penstock.kafka.connection import client_config, spark_options
+from penstock.kafka.registry_rehearsal import PatientRegistry
 from penstock.kafka.schema import GivenUp, Lookup
 from penstock.kafka.schema_registry import SchemaRegistry, settings_of
 from penstock.route.dead_letter import DeadLetters
@@ -23,7 +25,7 @@ from penstock.runtime.budget import TOGETHER, Spending
 from penstock.runtime.inlet import Inlet
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.readers import Readers
-from penstock.runtime.state_limits import gets_all, timed
+from penstock.runtime.state_limits import gets_all, time_rules_of
 from penstock.runtime.stateful import flow
 from penstock.runtime.table_copies import Copies
 from penstock.runtime.table_sources import TableSources
@@ -43,6 +45,7 @@ from penstock.sink.trial import ConsoleSink, MemorySink
 from penstock.spec import sinks as spec
 from penstock.spec.formats import AnyFormat, FromRegistry
 from penstock.spec.model import Pipeline
+from penstock.spec.real_time import batch_of
 from penstock.spec.references import resolve
 from penstock.transform.contract import Contract
 from penstock.transform.steps import Transform
@@ -74,6 +77,8 @@ def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str]
     last = ledger.last()
     allowed = pipeline.dead_letters.budget
     following, steps = readers(pipeline), transform(pipeline, tables(pipeline, at))
+    registering = lru_cache(lambda: PatientRegistry(settings_of(pipeline), home(pipeline).schemas))
+    fixed = batch_of(pipeline.trigger) is not None or SparkLog(at.spark).stateful
     return Assembly(
         pipeline=pipeline,
         transform=steps,
@@ -82,14 +87,22 @@ def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str]
         inlets=inlets(pipeline, following),
         began=last.start if last else pipeline.source.start_text(),
         make_inlets=lambda: inlets(pipeline, following),
-        outlets=outlets(pipeline),
+        outlets=outlets(pipeline, registering),
+        registering=registering if _registers(pipeline) else None,
         dead_letters=dead_letters(pipeline),
         log=SparkLog(at.spark),
         ledger=ledger,
-        topics=TopicWatch(client_config(pipeline), pipeline.source, last.topics if last else {}),
+        topics=TopicWatch(
+            client_config(pipeline), pipeline.source, last.topics if last else {}, ANEW if fixed else None
+        ),
         accepted=sorted(accepted),
         budget=Spending.since(allowed, ledger.recent(TOGETHER)) if allowed else None,
     )
+
+
+def _registers(pipeline: Pipeline) -> bool:
+    written = [how for sink in pipeline.sinks.values() if sink.kafka for how in (sink.kafka.key, sink.kafka.value)]
+    return any(getattr(how, "register_", False) for how in written)
 
 
 def transform(pipeline: Pipeline, references: Tables | None = None) -> Transform:
@@ -134,10 +147,13 @@ def inlet(pipeline: Pipeline, view: str, reading: Readers) -> Inlet:
 
     key = prepared("key", read.key) if read.key else None
     decode = Decode(topic, read, prepared("value", read.value), key)
-    rules = (*pipeline.contract.get(view, ()), *timed(pipeline, view))
-    stop = isinstance(read.value, FromRegistry) and read.value.unreadable == "stop"
-    contract = Contract(view, rules, read.value.tombstones == "drop", stop)
+    rules = (*pipeline.contract.get(view, ()), *time_rules_of(pipeline, view))
+    contract = Contract(view, rules, read.value.tombstones == "drop", _stops(read.value), _stops(read.key))
     return Inlet(view, decode, contract, alone=len(source.reads()) == 1)
+
+
+def _stops(how: AnyFormat | None) -> bool:
+    return isinstance(how, FromRegistry) and how.unreadable == "stop"
 
 
 def _registry(pipeline: Pipeline) -> Callable[[], SchemaRegistry]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from penstock.errors import StepFailed
 from penstock.record import FAILED_STEP, KAFKA, Failure, OffsetRange, shortened
 from penstock.runtime.inlet import Position, is_one_of
 from penstock.transform import python
@@ -18,6 +19,8 @@ from penstock.transform import python
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+Culprits = dict[str, dict[Position, Failure]]
+"""By sink: the records that its steps or its condition fail on."""
 MOST = 100  # records of one batch; where more fail, the step is wrong and not the records
 _DATA_EXCEPTION = "SQLSTATE: 22"
 _NOISE = re.compile(r' SQLSTATE: \w+| To return NULL instead, use .*| If necessary set "?spark\.\S+ to .*', re.DOTALL)
@@ -42,9 +45,10 @@ def culprits(
     raw: DataFrame,
     ranges: tuple[OffsetRange, ...],
     rows: Callable[[DataFrame], DataFrame],
+    view: str,
     held: Collection[Position] = (),
 ) -> dict[Position, Failure]:
-    """The records that `rows`, made of all of them, fails on. Empty when it does not fail, or on more than MOST.
+    """The records that `rows`, the view made of all of them, fails on. Raises StepFailed where they are too many.
 
     `raw` is read many times: it should be kept. `held`: records that the sink has already and is not handed again. They
     must not die for it, or a replay would write them there a second time.
@@ -53,7 +57,15 @@ def culprits(
         raw = raw.where(~is_one_of(held, raw["topic"], raw["partition"], raw["offset"]))
     found: dict[Position, Failure] = {}
     _search([r for r in ranges if len(r)], lambda part: _raised(rows(_within(raw, part))), found)
-    return found if len(found) <= MOST else {}
+    if len(found) > MOST:
+        raise StepFailed(
+            f"the steps up to '{view}' fail on more than {MOST} records of a batch",
+            cause=next(iter(found.values())).reason,
+            next_command="the step is wrong, and not the records: correct it, or let it cope with such values "
+            "(try_divide, try_cast), then: penstock run FILE; single records would become dead letters",
+            facts={"view": view, "limit": MOST},
+        )
+    return found
 
 
 def without(rows: DataFrame, positions: Iterable[Position]) -> DataFrame:

@@ -5,24 +5,31 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 
-from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import PenstockError
 from penstock.kafka import admin
 from penstock.kafka.connection import Config, client_config
 from penstock.kafka.schema_registry import SchemaRegistry, settings_of
-from penstock.observe.doctor import Facts, Files, Finding, Held, Ran, Stuck, examine
+from penstock.kafka.topics import look
+from penstock.observe.doctor import examine
 from penstock.observe.events import EventLog
+from penstock.observe.facts import Facts, Files, Finding, Held, Ran, Recreated
 from penstock.observe.lag import Lag
 from penstock.observe.verdict import Commit, Verdict, verdict
-from penstock.runtime import build
-from penstock.runtime.lag import lag_of
-from penstock.runtime.standing import running
+from penstock.runtime import build, condition
+from penstock.runtime.lag import if_answered, instead, lag_in, waiting
+from penstock.runtime.standing import if_sound, known_positions, next_positions, running
+from penstock.runtime.timed import timed
+from penstock.runtime.topics import made_again, recreated
 from penstock.sink.contract import OfFiles
+from penstock.source.start import partitions_of
+from penstock.source.subscription import subscribe
 from penstock.spec.model import Pipeline
 from penstock.spec.stateful import keeps_for
+from penstock.spec.topics import topics_of
 
 _BATCHES = 30  # looked back at
 _COMMITS = 8  # that a verdict is over: Kafka is asked for the ends of each
@@ -34,24 +41,48 @@ def examined(pipeline: Pipeline) -> tuple[Facts, list[Finding]]:
 
 
 def facts_of(pipeline: Pipeline) -> Facts:
-    """Raises what Kafka has against being asked, and CheckpointForeign."""
+    """Raises what Kafka has against being asked, TopicMissing and StartNotThere."""
     config, home = client_config(pipeline), build.home(pipeline)
-    lag, runs, now = lag_of(pipeline), running(home) is not None, time.time()
+    runs, now = running(home) is not None, time.time()
+    log, events = SparkLog(home.spark), EventLog(home.events)
+    damage = condition.damage(pipeline, home)
+    entries = if_sound(lambda: Ledger(home.ledger).recent(_BATCHES)) or []
+    topics = subscribe(config, pipeline.source).topics
+    gone = made_again(entries[-1].topics if entries else {}, topics)
+    places = partitions_of(pipeline.source, {name: of for name, of in topics.items() if name not in gone})
+    looked = look(config, [name for name in {**topics_of(pipeline), **topics} if name]).topics
+    at = known_positions(log, entries)
+    begun = at is not None
+    if at is None:
+        at = if_sound(lambda: if_answered(lambda: next_positions(config, pipeline.source, log, places)))
+    lag = lag_in(pipeline, waiting(places, looked, at))
+    stuck = if_sound(lambda: condition.stuck(home, events, now, runs=runs))
     # A batch of real-time mode lasts as long as the spec says: nothing follows from its length.
-    entries = [entry for entry in Ledger(home.ledger).recent(_BATCHES) if not entry.real_time]
-    events = EventLog(home.events)
+    batches = [entry for entry in entries if not entry.real_time]
+    target = pipeline.rate.target_batch
     return Facts(
         running=runs,
         lag=lag,
         cap=pipeline.rate.max_offsets,
-        adaptive=pipeline.rate.target_batch is not None,
-        batches=_batches(entries, events),
-        verdicts=_verdicts(config, entries, lag, now, runs),
-        stuck=_stuck(home, events, now),
-        retention_s=_retention(config, sorted({each.topic for each in lag.partitions})),
-        expired=[(each.topic, each.partition) for each in lag.partitions if each.expired],
+        adaptive=target is not None,
+        batches=_batches(batches, events),
+        verdicts=_verdicts(config, batches, lag, now, runs),
+        stuck=stuck,
+        failed=condition.failed(events, None if stuck is None else now - stuck.since_s),
+        damage=damage,
+        recreated=[
+            Recreated(name, error.cause or "", error.next_command or "")
+            for name, was in sorted(gone.items())
+            for error in [recreated(name, was, topics[name].topic_id, instead(pipeline, log))]
+        ],
+        states=condition.states(looked),
+        retention_s=condition.retention(topic for topic in looked if topic.name in topics),
+        begun=begun,
+        goes_on=pipeline.source.on_data_loss == "continue",
+        target_s=None if target is None else target.total_seconds(),
         files=_files(pipeline),
         keeps_s={s.view: keeps.total_seconds() for s in pipeline.transform if (keeps := keeps_for(s.stateful))},
+        timed=timed(pipeline.transform, entries),
         registry=_registry(pipeline),
     )
 
@@ -79,43 +110,25 @@ def _batches(entries: Sequence[Entry], events: EventLog) -> list[Ran]:
 def _verdicts(
     config: Config, entries: Sequence[Entry], lag: Lag, now: float, runs: bool
 ) -> dict[tuple[str, int], Verdict]:
-    recent = entries[-_COMMITS:]
-    places = [(each.topic, each.partition) for each in lag.partitions]
-    ends = {(each.topic, each.partition): each.end for each in lag.partitions}
-    commits: dict[tuple[str, int], list[Commit]] = {place: [] for place in places}
-    for entry in recent:
+    """Of partitions that answer."""
+    known = {(each.topic, each.partition): each for each in lag.partitions if each.known}
+    commits: dict[tuple[str, int], list[Commit]] = {place: [] for place in known}
+    for entry in since_seek(entries)[-_COMMITS:]:
         moment = _seconds(entry.time)
-        then = admin.offsets_at(config, dict.fromkeys(places, round(moment * 1000)))
+        then = if_answered(partial(admin.offsets_at, config, dict.fromkeys(known, round(moment * 1000)))) or {}
         at = {(r.topic, r.partition): r.end for r in entry.ranges}
-        for place in places:
-            if place in at:
-                end = then.get(place)
-                commits[place].append(Commit(moment, at[place], ends[place] if end is None else end))
-    return {place: verdict(found, now, ends[place], running=runs) for place, found in commits.items()}
+        for place in known.keys() & at.keys() & then.keys():
+            end = then[place]
+            commits[place].append(Commit(moment, at[place], known[place].end or 0 if end is None else end))
+    return {
+        place: verdict(commits[place], now, each.end or 0, running=runs, begin=each.position)
+        for place, each in known.items()
+    }
 
 
-def _stuck(home: Home, events: EventLog, now: float) -> Stuck | None:
-    log = SparkLog(home.spark)
-    batch = log.pending()
-    if batch is None:
-        return None
-    try:
-        since = (log.path / "offsets" / str(batch)).stat().st_mtime
-    except FileNotFoundError:  # committed and swept since
-        return None
-    ended = events.last(["retrying", "failed"], 100)
-    codes = tuple(event.facts["code"] for event in ended if event.time.timestamp() >= since)
-    return Stuck(batch, now - since, codes)
-
-
-def _retention(config: Config, topics: Sequence[str]) -> dict[str, float]:
-    """Topics whose records expire by age. Compacted ones do not."""
-    found = {}
-    for name, settings in admin.topic_configs(config, topics).items():
-        kept = int(settings.get("retention.ms", "-1"))
-        if "delete" in settings.get("cleanup.policy", "delete") and kept > 0:
-            found[name] = kept / 1000
-    return found
+def since_seek(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """A person who moves positions back is no rewind. An entry of a seek says where they are after it."""
+    return entries[max((at for at, entry in enumerate(entries) if entry.is_seek), default=0) :]
 
 
 def _files(pipeline: Pipeline) -> dict[str, Files]:

@@ -8,6 +8,7 @@ from typing import cast
 
 from penstock import errors
 from penstock.errors import (
+    WITHOUT_THEM,
     CheckpointForeign,
     EngineFailed,
     KafkaUnreachable,
@@ -25,6 +26,8 @@ _OFFSETS_GONE = (
     "Some data may have been lost",
     "data may have been lost",
 )
+_JOINED_LATE = "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO"  # it was not there before, and begins later
+_REASON = "Reason: "  # begins the line of Spark's advice that says what was lost, and where
 _KAFKA_AWAY = (
     "org.apache.kafka.common.errors.TimeoutException",
     "org.apache.kafka.common.errors.DisconnectException",
@@ -38,12 +41,19 @@ _KAFKA_AWAY = (
 _OTHER_STATE = (
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
     "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE",
+    "STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION",
+    "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE",
+    "STATE_STORE_INVALID_CONFIG_AFTER_RESTART",
     "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
 )
 _OURS = re.compile(
     r"^penstock\.errors\.(\w+): (.*)$(?:\ncause: (.*)$)?(?:\nnext: (.*)$)?", re.MULTILINE
 )  # the traceback of a worker, with the notes that an error of ours has
 _JAVA_NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: java\.lang\.Thread)")
+# What Spark says of the query behind the message of an error, or where that is empty as all of it: a heading, ids,
+# positions, the plan. None of it is a cause.
+_OF_THE_QUERY = re.compile(r"^=== Streaming Query ===.*?(?=^JVM stacktrace:|\Z)", re.MULTILINE | re.DOTALL)
 
 
 def translate(error: BaseException, log: Path) -> PenstockError:
@@ -51,7 +61,7 @@ def translate(error: BaseException, log: Path) -> PenstockError:
     if isinstance(error, PenstockError):
         return error
     text = str(error)
-    lines = _said(text)
+    lines = _said(error)
     ours = _OURS.findall(text)
     if ours and (kind := getattr(errors, ours[-1][0], None)):  # raised in a worker; only its words came through
         _, what, cause, next_command = ours[-1]
@@ -75,10 +85,16 @@ def translate(error: BaseException, log: Path) -> PenstockError:
         )
     gone = _first(lines, _OFFSETS_GONE)
     if gone:
+        late = _JOINED_LATE in gone
+        reason = next((line.removeprefix(_REASON) for line in lines if line.startswith(_REASON)), gone)
         return OffsetsVanished(
-            "offsets that were not read yet are no longer in Kafka",
-            cause=gone,
-            next_command="raise the topic's retention; the lost range is in the engine's log: " + str(log),
+            "a partition that joins has lost its first offsets"
+            if late
+            else "offsets that were not read yet are no longer in Kafka",
+            cause=reason,
+            next_command=WITHOUT_THEM
+            + ("" if late else "; and raise the topic's retention")
+            + f"; the lost range is also in the engine's log: {log}",
         )
     away = _first(lines, _KAFKA_AWAY)
     if away:
@@ -86,9 +102,15 @@ def translate(error: BaseException, log: Path) -> PenstockError:
     return EngineFailed("the engine failed", cause=_cause(lines), next_command=f"read {log}")
 
 
-def _said(text: str) -> list[str]:
-    """The lines that say something: no stack frames."""
-    return [line.strip() for line in text.split("\n") if line.strip() and not _JAVA_NOISE.match(line)]
+def _said(error: BaseException | None) -> list[str]:
+    """The lines that say something: no stack frames, and nothing of the query itself. Where an error says nothing, what
+    caused it may (PySpark keeps that in a place of its own)."""
+    if error is None:
+        return []
+    lines = _OF_THE_QUERY.sub("", str(error)).split("\n")
+    said = [line.strip() for line in lines if line.strip() and not _JAVA_NOISE.match(line)]
+    cause = getattr(error, "_cause", None) or error.__cause__
+    return said or _said(None if cause is error else cause)
 
 
 def _first(lines: list[str], signs: tuple[str, ...]) -> str:

@@ -12,17 +12,20 @@ import uuid
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from penstock.checkpoint.files import put
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.log import Positions, SparkLog, as_json
 from penstock.errors import BadArgument, CheckpointMissing
 from penstock.record import OffsetRange
-from penstock.runtime import build, guard, standing
+from penstock.runtime import build, by_hand, guard, standing
 from penstock.runtime.outline import target_of
 from penstock.spec.model import Pipeline
 from penstock.spec.sinks import Sink
 from penstock.spec.steps import stateful_steps
+
+_NOTE = "fork.json"
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,19 @@ def fork(old: Pipeline, new: Pipeline, *, dry_run: bool = False) -> Fork:
         with to.held():
             _require_empty(to)
             _write(to, made, begins)
+        for each in (old, new):
+            facts = {"of_pipeline": old.name, "of_batch": committed, "checkpoint": str(to.path)}
+            by_hand.note(each, "fork", pipeline=new.name, **facts)
     return made
+
+
+def origin(home: Home) -> dict[str, Any] | None:
+    """Of which pipeline this one is a fork, and since when; None: of none."""
+    try:
+        made: dict[str, Any] = json.loads((home.path / _NOTE).read_text())
+    except (OSError, ValueError):
+        return None
+    return {name: made.get(name) for name in ("of_pipeline", "of_query", "of_batch", "time")}
 
 
 def _standing(home: Home) -> tuple[str, int | None, Positions | None]:
@@ -92,7 +107,7 @@ def _standing(home: Home) -> tuple[str, int | None, Positions | None]:
 
 def _write(to: Home, made: Fork, begins: Positions) -> None:
     """The id last: without it there is no checkpoint."""
-    put(to.path / "fork.json", json.dumps(asdict(made), indent=1).encode())
+    put(to.path / _NOTE, json.dumps(asdict(made), indent=1).encode())
     # Spark reads one byte before the version, as it has done since 2.1.
     put(to.spark / "sources" / "0" / "0", f"\0v1\n{as_json(begins)}".encode())
     put(to.spark / "metadata", json.dumps({"id": made.query}, separators=(",", ":")).encode())

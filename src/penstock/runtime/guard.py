@@ -59,8 +59,8 @@ def check(home: Home, pipeline: str, accepted: frozenset[str]) -> None:
             f"Spark committed batch {committed}, but the ledger "
             + (f"ends at batch {last.batch}" if last else "is missing"),
             cause=f"entries in {home.ledger} were removed: what happened to those offsets cannot be proven any more",
-            next_command=f"restore {home.ledger} from a backup; or go on with a ledger that begins here: "
-            f"penstock run FILE --accept {LedgerMissing.code}",
+            next_command="bring them back: penstock checkpoint repair FILE --from BACKUP --apply; or go on with a "
+            f"ledger that begins here: penstock run FILE --accept {LedgerMissing.code}",
         )
     newest = [("offsets", planned), ("commits", committed)]
     files = [home.spark / kind / str(batch) for kind, batch in newest if batch is not None]

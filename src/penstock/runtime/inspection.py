@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from penstock.checkpoint import backup, damage
+from penstock.checkpoint import backup
 from penstock.checkpoint.damage import Damage
 from penstock.checkpoint.files import size_of
 from penstock.checkpoint.home import Home
@@ -19,7 +18,8 @@ from penstock.errors import CheckpointForeign, PenstockError
 from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.record import OffsetRange
-from penstock.runtime import build, guard, standing
+from penstock.runtime import build, fork, guard, standing
+from penstock.runtime.ledger_proof import never_read
 from penstock.spec.model import Pipeline
 
 _PARTS = (
@@ -27,7 +27,6 @@ _PARTS = (
     *("ledger", "schemas", "logs", "backfill", "replay"),
 )
 _ASK_S = 3.0  # for Kafka to answer: the rest can be shown without it
-_LOOK_AGAIN_S = 0.3  # a run that goes on removes old files, and writes new ones, between two looks
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,8 @@ class Books:
     written: dict[str, int] = field(default_factory=dict)
     dead: int = 0
     lost: list[OffsetRange] = field(default_factory=list)
-    skipped: list[OffsetRange] = field(default_factory=list)
+    doubtful: list[OffsetRange] = field(default_factory=list)  # expired while they were read; some are lost
+    skipped: list[OffsetRange] = field(default_factory=list)  # without what a later seek took back
     seeks: list[int] = field(default_factory=list)
 
 
@@ -93,6 +93,7 @@ class Inspection:
     state: list[StateStore]
     damage: list[Damage]
     backups: list[str]
+    aside: list[str]  # what a restore or a repair replaced
     forked: dict[str, Any] | None
 
     @property
@@ -106,7 +107,7 @@ def inspect(pipeline: Pipeline) -> Inspection:
         guard.require_checkpoint(home)
     log, running = SparkLog(home.spark), standing.running(home)
     entries = list(Ledger(home.ledger).entries())
-    places, why = _with_lag(pipeline, _positions(log, entries))
+    places, why = _with_lag(pipeline, standing.known_positions(log, entries) or {})
     return Inspection(
         pipeline=pipeline.name,
         checkpoint=str(home.path),
@@ -122,7 +123,8 @@ def inspect(pipeline: Pipeline) -> Inspection:
         state=_state(home.spark / "state"),
         damage=_damage(home, running),
         backups=[str(path) for path in backup.kept(home)],
-        forked=_forked(home),
+        aside=[str(path) for path in backup.aside(home)],
+        forked=fork.origin(home),
     )
 
 
@@ -131,17 +133,6 @@ def _query(log: SparkLog, entries: list[Entry]) -> str | None:
         return log.query_id() or (entries[-1].query if entries else None)
     except CheckpointForeign:  # its metadata is damaged, which is said elsewhere
         return entries[-1].query if entries else None
-
-
-def _positions(log: SparkLog, entries: list[Entry]) -> Positions:
-    """By Spark's log; where that is damaged, by the ledger."""
-    try:
-        found = log.next_positions()
-    except CheckpointForeign:
-        found = None
-    if found is None and entries:
-        return {(r.topic, r.partition): r.end for r in entries[-1].ranges}
-    return found or {}
 
 
 def _with_lag(pipeline: Pipeline, at: Positions) -> tuple[list[Place], str | None]:
@@ -153,8 +144,7 @@ def _with_lag(pipeline: Pipeline, at: Positions) -> tuple[list[Place], str | Non
     except PenstockError as error:
         why = error.what + (f" ({error.cause})" if error.cause else "")
         return [Place(*where, offset) for where, offset in sorted(at.items())], why
-    # A partition that the checkpoint does not have yet is read from its first offset.
-    places = {where: at.get(where, low) for where, (low, _) in marks.items() if where in at or _joins(pipeline, where)}
+    places = {where: at.get(where, standing.JOINED) for where in marks if where in at or _joins(pipeline, where)}
     return [Place(*where, places[where], *marks[where]) for where in sorted(places)], None
 
 
@@ -200,7 +190,8 @@ def _books(entries: list[Entry]) -> Books:
         written=written,
         dead=sum(entry.dead for entry in entries),
         lost=[r for entry in entries for r in entry.lost],
-        skipped=[r for entry in entries for r in entry.skipped],
+        doubtful=[r for entry in entries for r in entry.doubtful],
+        skipped=never_read(entries),
         seeks=[entry.batch for entry in entries if entry.is_seek],
     )
 
@@ -219,20 +210,7 @@ def _state(directory: Path) -> list[StateStore]:
 
 
 def _damage(home: Home, running: int | None) -> list[Damage]:
-    """What is wrong, and with a run that goes on: what stays wrong."""
-    found = damage.find(home)
-    if found and running is not None:
-        time.sleep(_LOOK_AGAIN_S)
-        again = {each.file for each in damage.find(home)}
-        found = [each for each in found if each.file in again]
+    found = standing.lasting_damage(home)
     if not found and running is None and any(home.ledger.glob("*.jsonl")) and not home.spark.is_dir():
         return [Damage("spark", "is missing: see `penstock plan FILE`", None)]
     return found
-
-
-def _forked(home: Home) -> dict[str, Any] | None:
-    try:
-        made: dict[str, Any] = json.loads((home.path / "fork.json").read_text())
-    except (OSError, ValueError):
-        return None
-    return {name: made.get(name) for name in ("of_pipeline", "of_query", "of_batch", "time")}

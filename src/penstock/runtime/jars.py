@@ -165,7 +165,7 @@ def _coordinates(jar: Jar) -> tuple[str, str, str, str | None, str]:
 
 def _place(arrived: Path, path: Path) -> None:
     """Make a verified file visible. The bytes reach the disk before the name does."""
-    with _writable():
+    with writable(cache_dir()):
         path.parent.mkdir(parents=True, exist_ok=True)
         with arrived.open("rb") as file:
             os.fsync(file.fileno())
@@ -173,7 +173,7 @@ def _place(arrived: Path, path: Path) -> None:
 
 
 def _unpack(archive: Jar) -> None:
-    with _temp_dir() as temp, _writable():
+    with _temp_dir() as temp, writable(cache_dir()):
         try:
             with tarfile.open(archive.path) as tar:
                 unpack(tar, temp)
@@ -191,7 +191,7 @@ def _unpack(archive: Jar) -> None:
 @contextmanager
 def _temp_dir() -> Iterator[Path]:
     """A directory inside the cache. One fetch runs at a time, so any older one is of a fetch that died."""
-    with _writable():
+    with writable(cache_dir()):
         for left in cache_dir().glob(f"{_TEMP_PREFIX}*"):
             shutil.rmtree(left, ignore_errors=True)
         temp = Path(tempfile.mkdtemp(prefix=_TEMP_PREFIX, dir=cache_dir()))
@@ -204,7 +204,7 @@ def _temp_dir() -> Iterator[Path]:
 @contextmanager
 def _fetch_lock(on_progress: OnProgress | None) -> Iterator[None]:
     """One fetch at a time per cache. The kernel drops the lock when its holder dies, however it dies."""
-    with _writable():
+    with writable(cache_dir()):
         cache_dir().mkdir(parents=True, exist_ok=True)
         file = (cache_dir() / ".lock").open("a")
     with file:
@@ -218,12 +218,12 @@ def _fetch_lock(on_progress: OnProgress | None) -> Iterator[None]:
 
 
 @contextmanager
-def _writable() -> Iterator[None]:
+def writable(directory: Path, what: str = "the jar cache") -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise NotWritable(
-            f"the jar cache {cache_dir()} cannot be written",
+            f"{what} {directory} cannot be written",
             cause=str(error),
             next_command="set PENSTOCK_CACHE to a directory that can be written",
         ) from error

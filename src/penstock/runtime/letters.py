@@ -17,6 +17,8 @@ from typing import Any, Literal
 
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
+from penstock.errors import BadArgument
+from penstock.record import CLASSES, STAGES
 from penstock.route.dead_letter import DeadLetter
 from penstock.route.reason import pattern
 from penstock.runtime import build, replays
@@ -85,7 +87,8 @@ class Letter:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which letters, in the user's words: each given word must hold."""
+    """Which letters, in the user's words: each given word must hold. Raises BadArgument for a stage or a class that no
+    letter can have: it would look as if nothing had died."""
 
     topic: str | None = None
     stage: str | None = None
@@ -94,6 +97,15 @@ class Wanted:
     since: str | None = None  # a time, or a duration before now
     until: str | None = None
     ids: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        for what, asked, there in (("stage", self.stage, STAGES), ("error class", self.error_class, CLASSES)):
+            if asked is not None and asked not in there:
+                raise BadArgument(
+                    f"there is no {what} '{asked}'",
+                    cause=f"dead letters have one of: {', '.join(there)}",
+                    next_command="penstock dlq stats FILE",
+                )
 
     def given(self) -> dict[str, Any]:
         """What was asked for, and nothing else; the same words are the same request."""

@@ -10,7 +10,8 @@ Each record is whole at the end, so none can be lost between: it is sent, dead, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from penstock.checkpoint.ledger import Entry, SinkCount, ViewCount
 from penstock.decode import catalyst
 from penstock.decode.stage import EXPRESSION
 from penstock.decode.variant import ERROR_TYPE
-from penstock.encode.stage import NO_KEY, OVERHEAD, OVERHEAD_OF_HEADER
+from penstock.encode.stage import NO_KEY, OVERHEAD, OVERHEAD_OF_HEADER, there
 from penstock.record import KAFKA, OUTGOING
 from penstock.route import as_columns
 from penstock.route.kafka_topic import DeadLetterTopics
@@ -30,6 +31,7 @@ from penstock.sink.kafka.encoding import Encoding
 from penstock.sink.kafka.stock import StockKafkaSink
 from penstock.spec.words import TOPIC_NAME
 from penstock.transform.carried import carried
+from penstock.transform.contract import Contract
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -92,15 +94,21 @@ def entry_of(assembly: Assembly, batch: int, counted: dict[str, Any] | None) -> 
     if counted is None:
         return entry
     inlet = assembly.inlets[0]
-    contract = inlet.contract
-    by_verdict = {name: counted[f"verdict_{i}"] for i, name in enumerate(contract.verdicts)}
-    dead = sum(by_verdict.pop(name) for name in contract.deadly)
-    view = ViewCount(counted["read"], counted["passed"], dead, by_verdict, counted["rejected"])
+    view = counts_of(inlet.contract, counted)
     entry.views[inlet.view] = view
     for i, outlet in enumerate(assembly.outlets):
         written, rejected = counted[f"written_{i}"], counted[f"rejected_{i}"]
         entry.sinks[outlet.sink.name] = SinkCount(written, view.passed - written - rejected, rejected=rejected)
-    return entry
+    loss = assembly.topics.afterwards(ranges, [], {inlet.view: view.read})
+    return replace(entry, lost=loss.lost, doubtful=loss.doubtful)
+
+
+def counts_of(contract: Contract, counted: Mapping[str, Any]) -> ViewCount:
+    """What the engine observed of one view, as `_counts` has asked for it."""
+    took = {name: counted[f"verdict_{i}"] for i, name in enumerate(contract.verdicts)}
+    died = {name: took[name] for name in contract.dying}
+    dead = sum(took.pop(name) for name in contract.deadly)
+    return ViewCount(counted["read"], counted["passed"], dead, took, counted["rejected"], died)
 
 
 def _decoded(inlet: Inlet, raw: DataFrame) -> DataFrame:
@@ -118,7 +126,7 @@ def _decoded(inlet: Inlet, raw: DataFrame) -> DataFrame:
         of_key = catalyst.decoded(decode.key, rows, F.col("key"), f"{KAFKA}_k")
         rows, columns = of_key.rows, [*columns, _key(decode.key.is_scalar, of_key.fields).alias(record.KEY)]
         wrong = F.when(of_key.error["class"] != record.NULL_VALUE, of_key.error)
-        said = F.struct(wrong["class"].alias("class"), F.concat(F.lit("key: "), wrong["reason"]).alias("reason"))
+        said = F.struct(wrong["class"].alias("class"), F.concat(F.lit(record.OF_KEY), wrong["reason"]).alias("reason"))
         error = F.coalesce(error, F.when(wrong.isNotNull(), said))
     told = dict.fromkeys((*record.ORIGIN, *decode.read.kafka_columns))
     origin = F.struct(*(F.expr(EXPRESSION.get(name, name)).alias(name) for name in told))
@@ -152,6 +160,11 @@ def _refused(row: Column, to: Encoding) -> Column:
     refused = F.when(row.isNull(), F.lit(None).cast(ERROR_TYPE)).when(~named, bad_name)
     if to.keyed:
         refused = refused.when(row["key"].isNull(), failure(record.MISSING_FIELD, F.lit(NO_KEY)))
+    if to.has_partition:
+        at = row["partition"]
+        outside = at < 0 if to.partitions is None else (at < 0) | (at >= to.partitions)
+        said = F.concat(F.lit("its partition is "), at.cast("string"), F.lit(f", {there(to.partitions)}"))
+        refused = refused.when(outside, failure(record.OUT_OF_RANGE, said))
     if to.largest is None:
         return refused
     of_headers = F.aggregate(

@@ -85,37 +85,41 @@ class Everyone(Watch):
 
 @dataclass
 class Recorder(Watch):
-    """Writes the event log."""
+    """Makes events of what a run tells: for the event log, and for `run --json`."""
 
-    log: EventLog
-    _cap: int = field(default=0, init=False)  # of the batch that runs
+    say: Callable[..., None]  # takes the kind, and facts by name
+    more: Callable[[Entry], dict[str, Any]] = lambda _: {}  # facts of a batch that only this onlooker has
+    _caps: list[tuple[int, int | None]] = field(default_factory=list, init=False)  # from which batch on, and the cap
 
     def started(self, pipeline: Pipeline, home: Home) -> None:
-        self._cap = pipeline.rate.max_offsets
-        self.log.append("started", pipeline=pipeline.name, checkpoint=str(home.path))
+        planned = SparkLog(home.spark).planned()  # by an earlier run, whose cap is not known
+        self._caps = [(0, None), (0 if planned is None else planned + 1, pipeline.rate.max_offsets)]
+        self.say("started", pipeline=pipeline.name, checkpoint=str(home.path))
 
     def batch_done(self, entry: Entry, seconds: float) -> None:
-        self.log.append("batch", **batch_facts(entry, seconds), cap=self._cap)
+        cap = next((cap for since, cap in reversed(self._caps) if since <= entry.batch), None)
+        self.say("batch", **batch_facts(entry, seconds), cap=cap, **self.more(entry))
 
     def decided(self, decision: Decision) -> None:
-        self._cap = decision.cap
-        self.log.append("rate", **asdict(decision))
+        if decision.changed:  # of those before only the last is still needed: one batch may be planned with it
+            self._caps = [*self._caps[-1:], (decision.since, decision.cap)]
+        self.say("rate", **asdict(decision))
 
     def retrying(self, error: PenstockError, wait_s: float) -> None:
-        self.log.append("retrying", code=error.code, what=error.what, cause=error.cause, wait_s=wait_s)
+        self.say("retrying", code=error.code, what=error.what, cause=error.cause, wait_s=wait_s)
 
     def table_read(self, news: TableNews) -> None:
         error = news.error and {"code": news.error.code, "what": news.error.what, "cause": news.error.cause}
-        self.log.append("reference", name=news.name, rows=news.rows, taken=news.taken, error=error)
+        self.say("reference", name=news.name, rows=news.rows, taken=news.taken, error=error)
 
     def warn(self, text: str) -> None:
-        self.log.append("warning", text=text)
+        self.say("warning", text=text)
 
     def ended(self, error: PenstockError | None) -> None:
         if error is None:
-            self.log.append("ended")
+            self.say("ended")
         else:
-            self.log.append("failed", code=error.code, what=error.what, cause=error.cause)
+            self.say("failed", code=error.code, what=error.what, cause=error.cause, next=error.next_command)
 
 
 def batch_facts(entry: Entry, seconds: float) -> dict[str, Any]:
@@ -128,6 +132,7 @@ def batch_facts(entry: Entry, seconds: float) -> dict[str, Any]:
         "written": {name: sink.written for name, sink in entry.sinks.items()},
         "dead_letters": entry.dead,
         "lost": sum(map(len, entry.lost)),
+        "doubtful": entry.in_doubt,
     }
 
 
@@ -237,7 +242,7 @@ class Following(Watch):
 def looked_on(pipeline: Pipeline, home: Home, watch: Watch) -> Iterator[Watch]:
     """A watch that tells `watch` and everything the spec's `observe` asks for, also how the run ended."""
     asked = pipeline.observe
-    others: list[Watch] = [Recorder(EventLog(home.events))] if asked.events else []
+    others: list[Watch] = [Recorder(EventLog(home.events).append)] if asked.events else []
     meters, server, following = None, None, None
     if asked.metrics:
         from penstock.observe.metrics import Meters

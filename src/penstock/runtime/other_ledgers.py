@@ -6,14 +6,16 @@ So batches that share offsets are judged together:
     1. the sink holds as many records of all their ranges, with repetitions, as their ledgers say together
     2. and the same ones: fingerprints are sums, and add up like the counts
 
+What was read of a topic that was deleted and created again is in the sinks under the same offsets as what came after
+it, and is judged with it in the same way.
+
 What only other ledgers cover is theirs to prove. Where one of those batches is not finished, none of them is judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -21,10 +23,10 @@ from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import SparkLog
 from penstock.record import OffsetRange
 from penstock.runtime import build, fingerprint
-from penstock.runtime.report import Finding, Partition
+from penstock.runtime.offsets import NOTHING, By, joined
+from penstock.runtime.renewed import Former
+from penstock.runtime.report import Finding
 from penstock.spec.model import Pipeline
-
-Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -62,13 +64,13 @@ class Shared:
         own = [f"batch {entry.batch}" for entry in self.own]
         return " and ".join([*own, *(f"batch {entry.batch} of {whose}" for whose, entry in self.others)])
 
-    def differs(self, sink: str, held: dict[Partition, Offsets]) -> Finding | None:
+    def differs(self, sink: str, held: By) -> Finding | None:
         """`held`: what the sink holds, sorted, with repetitions."""
         entries = [*self.own, *(entry for _, entry in self.others)]
         counts = [entry.sinks[sink] for entry in entries if sink in entry.sinks]
         there = fingers = 0
-        for (topic, partition), spans in _joined(r for entry in entries for r in entry.ranges).items():
-            found = held.get((topic, partition), np.array([], dtype=np.int64))
+        for (topic, partition), spans in joined(r for entry in entries for r in entry.ranges).items():
+            found = held.get((topic, partition), NOTHING)
             for start, end in spans:
                 first, last = np.searchsorted(found, [start, end])
                 there += int(last - first)
@@ -95,8 +97,11 @@ def found(pipeline: Pipeline, judged: str | None) -> list[Other]:
     return made
 
 
-def shared(entries: Sequence[Entry], others: Sequence[Other], in_flight: Sequence[OffsetRange]) -> list[Shared]:
-    """Batches of `entries` that share offsets with a batch of another ledger, together with all of those."""
+def shared(
+    entries: Sequence[Entry], others: Sequence[Other], in_flight: Sequence[OffsetRange], former: Former
+) -> list[Shared]:
+    """Batches of `entries` that share offsets with a batch of another ledger, together with all of those; and those
+    that read a topic which was deleted since, with whatever has the same offsets of the one that came after it."""
     nodes: list[tuple[str | None, Entry | None, Sequence[OffsetRange]]] = [(None, e, e.ranges) for e in entries]
     nodes += [(other.said, entry, entry.ranges) for other in others for entry in other.entries]
     nodes += [(other.said, None, other.unfinished) for other in others]
@@ -106,34 +111,9 @@ def shared(entries: Sequence[Entry], others: Sequence[Other], in_flight: Sequenc
         own = [e for whose, e, _ in (nodes[i] for i in members) if whose is None and e is not None]
         theirs = [(whose, e) for whose, e, _ in (nodes[i] for i in members) if whose is not None and e is not None]
         foreign = any(nodes[i][0] is not None for i in members)
-        if own and foreign:
+        if own and (foreign or any(map(former.ranges, own))):
             groups.append(Shared(own, theirs, all(nodes[i][1] is not None for i in members)))
     return groups
-
-
-def outside(held: dict[Partition, list[int]], others: Sequence[Other]) -> dict[Partition, list[int]]:
-    """What a sink holds of offsets that no other ledger has read."""
-    covered = _joined(r for other in others for r in other.ranges)
-    rest = {}
-    for partition, offsets in held.items():
-        at = np.array(offsets, dtype=np.int64)
-        keep = np.ones(len(at), dtype=bool)
-        for start, end in covered.get(partition, []):
-            keep &= (at < start) | (at >= end)
-        rest[partition] = [int(o) for o in at[keep]]
-    return rest
-
-
-def _joined(ranges: Iterable[OffsetRange]) -> dict[Partition, list[tuple[int, int]]]:
-    """Ranges that touch are one."""
-    made: dict[Partition, list[tuple[int, int]]] = {}
-    for r in sorted(r for r in ranges if len(r)):
-        spans = made.setdefault((r.topic, r.partition), [])
-        if spans and r.start <= spans[-1][1]:
-            spans[-1] = (spans[-1][0], max(spans[-1][1], r.end))
-        else:
-            spans.append((r.start, r.end))
-    return made
 
 
 def _touching(every: Sequence[Sequence[OffsetRange]]) -> list[list[int]]:

@@ -216,8 +216,8 @@ def _compare_places(
         lost = standing.vanished(made.standing, gone)
         if lost is not None and source.on_data_loss == "continue":
             found.warn(f"{lost.what}, and will be skipped: {lost.cause}")
-            return []
-        return [lost] if lost else []
+            lost = None
+        return [each for each in (lost, standing.beyond(made.standing)) if each is not None]
 
     found.problems += found.attempt(lambda: _steady(home, stands)) or []
 

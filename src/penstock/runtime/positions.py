@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import BadArgument, OffsetsVanished
+from penstock.errors import BadArgument, StartNotThere
 from penstock.spec.start import EARLIEST, LATEST, StartAt, milliseconds
 
 
@@ -23,7 +23,7 @@ def parsed(text: str, others: str) -> StartAt:
         raise BadArgument(
             f"'{text}' is no position",
             cause="expected earliest, latest, a time such as 2026-11-01T00:00:00Z, or topic:partition=offset,...",
-            next_command="penstock run --help",
+            next_command="give it in one of these forms",
         ) from None
     return StartAt.model_validate({"timestamp": time_, "others": others, "no_such_record": "latest"})
 
@@ -32,7 +32,7 @@ def within(mark: tuple[int, int], offset: int, where: tuple[str, int]) -> int:
     """The offset that a position stands for, which Kafka must hold. `mark`: the first one it holds, and the end."""
     low, high = mark
     if offset >= 0 and not low <= offset <= high:
-        raise OffsetsVanished(
+        raise StartNotThere(
             f"{where[0]}-{where[1]} has no offset {offset}",
             cause=f"Kafka holds offsets {low} to {high} of it",
             next_command="choose a range that is there, or `earliest` and `latest`",

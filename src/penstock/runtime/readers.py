@@ -9,6 +9,7 @@ version that cannot leaves the columns as they are, and is told.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,10 +24,17 @@ from penstock.schema.json_schema import limits
 
 _FILE = "readers.json"
 _NAMED = 5
+_HURRIED_S, _HURRIED_FOR_S = 1.0, 60.0
+
+
+def _name(subject: str, message: str | None) -> str:
+    """Two views may read two messages of one subject, each with columns of its own."""
+    return subject if message is None else f"{subject}#{message}"
 
 
 @dataclass
 class _Followed:
+    subject: str
     message: str | None
     newest: int  # id of the newest version that was seen
     reader: RegisteredSchema
@@ -38,10 +46,11 @@ class Readers:
     def __init__(self, registry: Callable[[], SchemaRegistry], directory: Path, *, add: bool) -> None:
         self.registry, self._file, self._add = registry, directory / _FILE, add
         self._known = self._stored()
-        self._followed: dict[str, _Followed] = {}
+        self._followed: dict[str, _Followed] = {}  # by `_name`
         self.said: list[str] = []  # until somebody listens
         self.report: Callable[[str], None] = self.said.append
         self._limits: dict[str, list[str]] = {}
+        self._hurried_until = 0.0  # the registry was silent: see `_newest`
         self.given_up = False  # the registry was away for too long: records of unknown schemas no longer wait for it
 
     def heard_by(self, report: Callable[[str], None]) -> None:
@@ -55,10 +64,11 @@ class Readers:
         """The schema to read with; from here on a `latest` one is followed."""
         if version != "latest":
             return self._told(subject, self._pinned(subject, int(version)))
-        if subject not in self._followed:
-            self._followed[subject] = self._first(subject, message)
+        name = _name(subject, message)
+        if name not in self._followed:
+            self._followed[name] = self._first(subject, message)
             self._store()
-        return self._told(subject, self._followed[subject].reader)
+        return self._told(subject, self._followed[name].reader)
 
     def _told(self, subject: str, schema: RegisteredSchema) -> RegisteredSchema:
         """Say once what the schema asks of values and nobody checks."""
@@ -82,35 +92,54 @@ class Readers:
     def refresh(self) -> bool:
         """Ask for newer versions; whether a reader schema changed. A registry that is away changes nothing."""
         changed = False
-        for subject, followed in self._followed.items():
+        for subject in dict.fromkeys(followed.subject for followed in self._followed.values()):
             try:
-                newest = self.registry().latest(subject).schema
+                newest = self._newest(subject)
             except RegistryUnreachable:
-                continue
-            if newest.id != followed.newest:
-                changed |= self._follow(subject, followed, newest)
+                break  # the others would wait for it as long
+            for followed in self._followed.values():
+                if followed.subject == subject and newest.id != followed.newest:
+                    changed |= self._follow(followed, newest)
         if changed:
             self._store()
         return changed
 
+    def _newest(self, subject: str) -> RegisteredSchema:
+        """Raises RegistryUnreachable. A registry that is away is asked before every batch all the same, or records of a
+        new schema could come before it; but with little patience, or each batch would wait for the whole time-out. One
+        that is only slow gets its time now and then."""
+        now = time.monotonic()
+        if now < self._hurried_until:
+            with self.registry().hurried(_HURRIED_S) as registry:
+                found = registry.latest(subject).schema
+        else:
+            try:
+                found = self.registry().latest(subject).schema
+            except RegistryUnreachable:
+                self._hurried_until = now + _HURRIED_FOR_S
+                raise
+        self._hurried_until = 0.0
+        return found
+
     def _first(self, subject: str, message: str | None) -> _Followed:
-        known = self._known.get(subject)
+        known = self._known.get(_name(subject, message), self._known.get(subject))
         if known is not None and unusable(known, message):
             known = None
         try:
-            newest = self.registry().latest(subject).schema
+            newest = self._newest(subject)
         except RegistryUnreachable:
             if known is None:
                 raise
-            return _Followed(message, known.id, known)
+            return _Followed(subject, message, known.id, known)
         if known is None or known.kind != newest.kind:
-            return _Followed(message, newest.id, newest)
-        followed = _Followed(message, known.id, known)
+            return _Followed(subject, message, newest.id, newest)
+        followed = _Followed(subject, message, known.id, known)
         if newest.id != known.id or self._add:
-            self._follow(subject, followed, newest)
+            self._follow(followed, newest)
         return followed
 
-    def _follow(self, subject: str, followed: _Followed, newest: RegisteredSchema) -> bool:
+    def _follow(self, followed: _Followed, newest: RegisteredSchema) -> bool:
+        subject = followed.subject
         new = gained(followed.reader, newest, followed.message)
         reader, why = self._merged(followed, newest)
         if why:
@@ -162,9 +191,9 @@ class Readers:
 
     def _store(self, more: Mapping[str, RegisteredSchema] | None = None) -> None:
         followed = {
-            subject: each.reader
-            for subject, each in self._followed.items()
-            if each.reader == self._known.get(subject) or not unusable(each.reader, each.message)
+            name: each.reader
+            for name, each in self._followed.items()
+            if each.reader == self._known.get(name) or not unusable(each.reader, each.message)
         }
         kept = {**self._known, **followed, **(more or {})}
         if kept == self._known:

@@ -27,9 +27,10 @@ from penstock.errors import NotInRealTime, PenstockError
 from penstock.kafka.connection import client_config, spark_options
 from penstock.runtime import balance, build, guard, live, remembered, same_mode, session, supervise
 from penstock.runtime.assemble import Assembly
-from penstock.runtime.failure import translate
 from penstock.runtime.inlet import RAW
 from penstock.runtime.onlookers import looked_on
+from penstock.runtime.patience import Patience
+from penstock.runtime.perseverance import Perseverance
 from penstock.runtime.watch import StopRequest, Watch
 from penstock.source import kafka as source
 from penstock.source import start
@@ -46,10 +47,12 @@ GUARANTEE = (
 )
 WAY = "real-time: every record through the engine's own expressions and on to Kafka; no Python worker runs"
 _POLL_S = 0.1
-_BACK_OFF_S, _RETRIES = (1, 2, 5, 10, 20, 30), 20  # as for ordinary batches
 _SHORTEST_CONF = "spark.sql.streaming.realTimeMode.minBatchDuration"
 # A pause of the collector is the latency of every record that waits for it.
 _COLLECTOR = "-XX:+UseG1GC -XX:MaxGCPauseMillis=20"
+# A record is decoded, judged and encoded by one method that the engine generates: of four fields it has 30,000 bytes.
+# Java leaves methods above 8,000 uncompiled, and interprets them for ever.
+_COMPILED = "-XX:-DontCompileHugeMethods"
 
 
 def run(
@@ -67,6 +70,8 @@ def run(
     with home.held(), looked_on(pipeline, home, watch) as watch:
         same_mode.check(home, pipeline)
         assembly = build.assembly(pipeline, accepted=accept)
+        bear = Perseverance(home, watch, stop, Patience.of(pipeline))
+        bear.listen(assembly)
         mend(home, assembly, watch)
         guard.check(home, pipeline.name, accepted)
         subscription = supervise.subscribed(pipeline, assembly, watch)
@@ -79,13 +84,13 @@ def run(
         remembered.write(home, pipeline)
         query = _query_id(home)
         watch.started(pipeline, home)
-        begin = start.starting_offsets(client_config(pipeline), pipeline.source, subscription.topics)
+        begin = start.starting_offsets(client_config(pipeline), pipeline.source, subscription.topics, assembly.log)
 
-        def started() -> StreamingQuery:
+        def started(assembly: Assembly) -> StreamingQuery:
             raw = source.live(spark, pipeline, subscription, begin)
             return _start(live.outgoing(assembly, raw, query), pipeline, home)
 
-        _keep_running(started, assembly, home, watch, stop)
+        _keep_running(started, assembly, bear)
 
 
 def settle(spark: SparkSession, assembly: Assembly) -> None:
@@ -96,11 +101,13 @@ def settle(spark: SparkSession, assembly: Assembly) -> None:
 
 
 def suited(pipeline: Pipeline, partitions: int) -> Pipeline:
-    """With a task for every partition at once, on a local master, and a collector with short pauses."""
+    """With a task for every partition at once, on a local master, and a collector with short pauses where tasks run."""
     asked = pipeline.spark
     conf = dict(asked.conf)
-    if not session.collector_chosen(conf):
-        conf["spark.driver.extraJavaOptions"] = f"{conf.get('spark.driver.extraJavaOptions', '')} {_COLLECTOR}".strip()
+    for process in ("driver", "executor"):
+        name = f"spark.{process}.extraJavaOptions"
+        ours = _COMPILED if session.collector_chosen(conf, process) else f"{_COMPILED} {_COLLECTOR}"
+        conf[name] = f"{ours} {conf.get(name, '')}".strip()  # what the spec says comes last, and counts
     changes: dict[str, Any] = {"conf": conf}
     if asked.master == "local[*]":  # a number was chosen by somebody
         changes["master"] = f"local[{max(session.cores(asked.master), partitions)}]"
@@ -161,60 +168,54 @@ def _start(rows: DataFrame, pipeline: Pipeline, home: Home) -> StreamingQuery:
     return writer.start()  # type: ignore[no-any-return]
 
 
-def _keep_running(
-    started: Callable[[], StreamingQuery], assembly: Assembly, home: Home, watch: Watch, stop: StopRequest
-) -> None:
-    attempt = 0
+def _keep_running(started: Callable[[Assembly], StreamingQuery], assembly: Assembly, bear: Perseverance) -> None:
     while True:
-        before = assembly.ledger.last()
         try:
-            _follow(started(), assembly, watch, stop)
+            _follow(started(assembly), assembly, bear)
             return
         except Exception as raised:
-            error = translate(raised, home.logs / session.LOG_NAME)
-            attempt = 1 if assembly.ledger.last() != before else attempt + 1
-            if stop.asked and error.retryable:
+            renewed = bear.after_failure(raised, assembly)
+            if renewed is None:
                 return
-            if session.gone() or not error.retryable or attempt > _RETRIES:
-                raise error from raised
-            wait = _BACK_OFF_S[min(attempt, len(_BACK_OFF_S)) - 1]
-            watch.retrying(error, wait)
-            if stop.asked_within(wait):
-                return
+            assembly = renewed
 
 
-def _follow(query: StreamingQuery, assembly: Assembly, watch: Watch, stop: StopRequest) -> None:
+def _follow(query: StreamingQuery, assembly: Assembly, bear: Perseverance) -> None:
     """Write down every batch that ends; when asked to stop, end at once: a batch may last for minutes."""
+    last = assembly.ledger.last()
+    known = -1 if last is None else last.batch
     try:
-        while query.isActive and not stop.asked:
-            _write_down(query, assembly, watch)
+        while query.isActive and not bear.stop.asked:
+            known = _write_down(query, assembly, bear, known)
             time.sleep(_POLL_S)
     finally:
         query.stop()
     error = query.exception()
-    _write_down(query, assembly, watch)
-    if error is not None and not stop.asked:
+    _write_down(query, assembly, bear, known)
+    if error is not None and not bear.stop.asked:
         raise error
-    if stop.asked:
-        watch.warn("stopped in the middle of a batch: what it has sent will be sent again by the next start")
+    if bear.stop.asked:
+        bear.watch.warn("stopped in the middle of a batch: what it has sent will be sent again by the next start")
 
 
-def _write_down(query: StreamingQuery, assembly: Assembly, watch: Watch) -> None:
-    """The ledger entries of batches that Spark has committed since the last look."""
-    last, committed = assembly.ledger.last(), assembly.log.committed()
-    known = -1 if last is None else last.batch
+def _write_down(query: StreamingQuery, assembly: Assembly, bear: Perseverance, known: int) -> int:
+    """The ledger entries of batches that Spark has committed since the last look; `known`: the last batch that has one.
+    Returns the last one that has one now. Called all the time, so it must not take a core from the records: it looks at
+    one directory, and reads no ledger."""
+    committed = assembly.log.committed()
     if committed is None or committed <= known:
-        return
+        return known
     told = {each["batchId"]: each for each in (json.loads(each.json) for each in query.recentProgress)}
     for batch in range(known + 1, committed + 1):
         progress = told.get(batch)
         if progress is None:
-            return  # it is told after the commit, and will be there at the next look
+            return batch - 1  # it is told after the commit, and will be there at the next look
         entry = live.entry_of(assembly, batch, _counted(progress))
         balance.check(entry)
         assembly.ledger.append(entry)
         assembly.first = False
-        watch.batch_done(entry, progress["batchDuration"] / 1000)
+        bear.after_batch(entry, progress["batchDuration"] / 1000)
+    return committed
 
 
 def _counted(progress: dict[str, Any]) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from penstock.spec.model import Pipeline
 def expected(pipeline: Pipeline, entry: Entry, sink: str) -> dict[tuple[str, int], list[int]]:
     """Offsets per topic and partition."""
     spark = session.start(pipeline, build.home(pipeline).logs)
-    raw = source.bounded(spark, pipeline, entry.ranges)
+    raw = source.bounded(spark, pipeline, entry.ranges, whole=False)
     outlet = next(outlet for outlet in build.outlets(pipeline) if outlet.sink.name == sink)
     view = outlet.rows(all_views(build.transform(pipeline), build.inlets(pipeline), raw))
     found: dict[tuple[str, int], list[int]] = {}

@@ -6,6 +6,7 @@
 | back | offsets that no batch has read | any | yes |
 | back | records that were read | all of them upserts with `order_by`; no dead letters among them | yes |
 | back | records that were read | any other | no: they would be there twice |
+| to a topic that was made again | records of the new one | any | yes, forward or not: no batch has read any of them |
 | anywhere | | the query keeps state | no |
 """
 
@@ -22,7 +23,7 @@ from penstock.spec.sinks import Sink
 
 _BACKFILL = "send the range through the same spec beside the stream: penstock run FILE --from POSITION --to POSITION"
 _FORK = "begin a pipeline with sinks of its own at an earlier place: penstock checkpoint fork FILE OTHER.yaml"
-_NEW_TABLE = "read everything into new tables: another `checkpoint:`, other sinks, and `start:` at the position"
+NEW_TABLE = "read everything into new tables: another `checkpoint:`, other sinks, and `start:` at the position"
 
 
 @dataclass(frozen=True)
@@ -46,17 +47,18 @@ class Move:
 
 
 def refusal(
-    pipeline: Pipeline, moves: Sequence[Move], entries: Sequence[Entry], *, stateful: bool
+    pipeline: Pipeline, moves: Sequence[Move], entries: Sequence[Entry], *, stateful: bool, renews: bool = False
 ) -> PenstockError | None:
-    """Why checkpoint, state, sinks and dead letters would not agree after the seek; None: they would."""
-    if not any(move.skipped or move.again for move in moves):
+    """Why checkpoint, state, sinks and dead letters would not agree after the seek; None: they would. `renews`: it goes
+    on with a topic that was made again, of which no offset was read yet."""
+    if not renews and not any(move.skipped or move.again for move in moves):
         return BadArgument("the next batch begins there already", next_command="penstock checkpoint show FILE")
     if stateful:
         return _refused(
             "the query keeps state, and a seek would leave it as it is",
             "what it counted or joined so far belongs to the offsets so far: after a seek windows, joins and keys "
             "would miss records or have them twice",
-            [_NEW_TABLE],
+            [NEW_TABLE],
         )
     back = [move for move in moves if move.again]
     unknown = any(LedgerMissing.code in entry.accepted for entry in entries)
@@ -67,14 +69,14 @@ def refusal(
     for name, sink in pipeline.sinks.items():
         why = _twice(sink)
         if why:
-            alternatives = [_BACKFILL, _FORK, _NEW_TABLE]
+            alternatives = [_BACKFILL, _FORK, NEW_TABLE]
             return _refused(f"sink '{name}' would hold records twice", f"{why} ({number:,} offsets back)", alternatives)
     dead = sum(entry.dead for entry in reads)
     if dead:
         return _refused(
             f"{dead:,} dead letters would be written a second time",
             "batches that would be read again have dead letters, which are known by their batch",
-            [_BACKFILL, _NEW_TABLE],
+            [_BACKFILL, NEW_TABLE],
         )
     return None
 

@@ -3,7 +3,8 @@
     1. Before the query starts: which batch is fixed already, and so will be a replay?
     2. With the first batch: can the cap of the running query be changed (`throttle`)?
     3. After each batch: its duration, its offsets and the memory make a decision. Everyone who watches is told.
-    4. A new cap is given to the running query; or, where that cannot be, the query is asked to be started again.
+    4. A new cap is given to the running query; or, where that cannot be, the query is asked to be started again. Until
+       it was, the new cap is only wanted: everyone is told of it again when it is in force.
 
 The duration is that of our part of the batch, as `run` prints it: from Spark's call until the ledger entry is on disk.
 What Spark does around it, to find the ends of partitions and to write its own logs, does not grow with the batch.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.checkpoint.ledger import Entry
@@ -31,7 +33,8 @@ _WORTH_A_RESTART = 1.5  # a smaller change of the cap does not pay for a stop an
 def policy(rate: Rate) -> Policy:
     """`min_offsets` is a floor too: Spark refuses a cap below it."""
     target = rate.target_batch.total_seconds() if rate.target_batch else None
-    return Policy(rate.max_offsets, target, max(rate.floor or 1, rate.min_offsets or 1), rate.ceiling)
+    made = Policy(rate.max_offsets, target, max(rate.floor or 1, rate.min_offsets or 1), rate.ceiling)
+    return replace(made, worth=_WORTH_A_RESTART) if rate.by_restart else made
 
 
 class Regulator:
@@ -43,7 +46,9 @@ class Regulator:
         self.restart = False  # the query has to be started again for the cap to count
         self._running: int = self.state.cap  # the cap that the query has
         self._in_place = not rate.by_restart
+        self._wanted: Decision | None = None  # that waits for the next start of the query
         self._planned = -1
+        self._fresh = True  # the query has run no batch since its start
         self._throttle: Throttle | None = None
         self._started = threading.Event()
         self._heap = Heap()
@@ -56,9 +61,13 @@ class Regulator:
         """Step 1, before each start of the query. Returns the cap to start it with."""
         planned = log.planned()
         self._planned = -1 if planned is None else planned
-        self._running, self.restart = self.state.cap, False
+        self._running, self.restart, self._fresh = self.state.cap, False, True
         self._throttle = None
         self._started.clear()
+        if self._wanted is not None:
+            since, said = self._planned + 1, f"the query was started again; it counts from batch {self._planned + 1} on"
+            self.told(replace(self._wanted, cap=self._running, reason="restarted", said=said, since=since))
+            self._wanted = None
         return self._running
 
     def started(self, query: StreamingQuery) -> None:
@@ -88,24 +97,31 @@ class Regulator:
             partitions=len(entry.ranges),
             replay=entry.batch <= self._planned,
             memory=self._heap.after_collection() if self.adaptive else None,
+            first=self._fresh,
         )
+        self._fresh = False
         self.state, decision = decide(self.state, measured, self.policy)
+        if self.state.cap != self._running:
+            decision = self._applied(decision)
         if self.adaptive or decision.reason == "advice":
             self.told(decision)
-        if self.state.cap == self._running:
-            return
+
+    def _applied(self, decision: Decision) -> Decision:
+        """Step 4. The decision as it can be told: with the cap that is in force now."""
         if self._throttle is not None:
             try:
-                self._throttle.set(self.state.cap)
-                self._running = self.state.cap
-                return
+                self._throttle.set(decision.cap)
+                self._running = decision.cap
+                return decision
             except NotChangeable as error:
                 self._give_up(error)
-        larger, smaller = max(self.state.cap, self._running), min(self.state.cap, self._running)
-        self.restart = larger >= smaller * _WORTH_A_RESTART
+        self.restart = True
+        self._wanted = replace(decision, cap=self._running)
+        return self._wanted
 
     def _give_up(self, error: NotChangeable) -> None:
         self._in_place, self._throttle = False, None
+        self.policy = replace(self.policy, worth=_WORTH_A_RESTART)
         self.warn(
             f"this Spark does not let the cap of a running query be changed ({error}): the query is started again"
         )

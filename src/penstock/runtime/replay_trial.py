@@ -11,16 +11,16 @@ from penstock.record import CONTRACT, DECODE, TRANSFORM, Failure, OffsetRange
 from penstock.route.dead_letter import DeadLetter
 from penstock.route.reason import pattern
 from penstock.runtime import build, replays, session
-from penstock.runtime.culprits import culprits, speaks_of_a_value, without
+from penstock.runtime.culprits import speaks_of_a_value, without
+from penstock.runtime.failing import failing, lacking
 from penstock.runtime.failure import translate
-from penstock.runtime.inlet import Inlet, Position, all_views, repeated, source_views
+from penstock.runtime.inlet import Inlet, Position, source_views
 from penstock.runtime.letters_raw import raw
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.replay import spared_by
 from penstock.runtime.replays import Chosen
 from penstock.runtime.tally import Tally
 from penstock.spec.model import Pipeline
-from penstock.transform.enrich import feeds
 from penstock.transform.steps import Transform
 
 if TYPE_CHECKING:
@@ -86,63 +86,34 @@ def _try(
         for row in inlet.dead_rows(records, counted).collect() if counted.counts.dead else ():
             stage = DECODE if row["stage"] == DECODE else CONTRACT
             trial.died(_place(row), stage, Failure(row["error_class"], row["reason"]))
-    failing: dict[Position, Failure] = {}
+    each = tuple(OffsetRange(t, p, o, o + 1) for t, p, o in sorted(chosen.position for chosen, _ in batch))
+    dead: dict[Position, Failure] = {}
     for outlet in outlets:
-        left_out = spared.get(outlet.sink.name, set())
+        name = outlet.sink.name
+        left_out = spared.get(name, set())
         try:
-            trial.rows[outlet.sink.name] += _rows(transform, inlets, outlet, records, left_out).count()
+            trial.rows[name] += outlet.rows(_views(transform, inlets, records, left_out)).count()
         except Exception as error:
-            found = _culprits(transform, inlets, outlet, records, batch, left_out) if speaks_of_a_value(error) else {}
-            if not found:
+            blamed = failing(transform, inlets, [outlet], records, each, spared) if speaks_of_a_value(error) else {}
+            if not blamed:
                 raise
-            failing |= found
-            trial.rows[outlet.sink.name] += _rows(transform, inlets, outlet, records, left_out | set(found)).count()
-    failing |= _lacking(transform, inlets, outlets, records, spared)
-    for where, why in failing.items():
+            dead |= blamed[name]
+            left_out = left_out | set(blamed[name])
+            trial.rows[name] += outlet.rows(_views(transform, inlets, records, left_out)).count()
+        if transform.buries:
+            dead |= lacking(transform, [(outlet, _views(transform, inlets, records, left_out))]).get(name, {})
+    for where, why in dead.items():
         trial.died(where, TRANSFORM, why)
-    trial.passed -= len(failing)
+    trial.passed -= len(dead)
 
 
-def _lacking(
-    transform: Transform,
-    inlets: list[Inlet],
-    outlets: list[Outlet],
-    records: DataFrame,
-    spared: dict[str, set[Position]],
-) -> dict[Position, Failure]:
-    """Records that a step would leave out as dead, where a sink is to get them."""
-    if not transform.buries:
-        return {}
-    made = all_views(transform, inlets, records)
-    found: dict[Position, Failure] = {}
-    for view, some in transform.lacking(made).items():
-        for outlet in outlets:
-            held = spared.get(outlet.sink.name, ())
-            if feeds(view, made[outlet.view]):
-                found |= {at: why for at, why in some.items() if at not in held}
-    return found
-
-
-def _rows(
-    transform: Transform, inlets: list[Inlet], outlet: Outlet, records: DataFrame, left_out: set[Position]
-) -> DataFrame:
+def _views(
+    transform: Transform, inlets: list[Inlet], records: DataFrame, left_out: set[Position]
+) -> dict[str, DataFrame]:
     sources = source_views(inlets, records)
     if left_out:
         sources = {view: without(rows, left_out) for view, rows in sources.items()}
-    return outlet.rows(transform.views(sources))
-
-
-def _culprits(
-    transform: Transform,
-    inlets: list[Inlet],
-    outlet: Outlet,
-    records: DataFrame,
-    batch: list[tuple[Chosen, DeadLetter]],
-    held: set[Position],
-) -> dict[Position, Failure]:
-    each = tuple(OffsetRange(t, p, o, o + 1) for t, p, o in sorted(chosen.position for chosen, _ in batch))
-    held = held | repeated(inlets, records)
-    return culprits(records, each, lambda part: outlet.rows(all_views(transform, inlets, part)), held)
+    return transform.views(sources)
 
 
 def _place(row: Any) -> Position:

@@ -37,6 +37,7 @@ class Report:
     offsets: int = 0
     records: int = 0
     sinks: dict[str, int] = field(default_factory=dict)
+    of_others: dict[str, int] = field(default_factory=dict)  # of those: what backfills, or the stream beside one, wrote
     dead: int = 0
     replayed: int = 0  # of those: dead no more, because a replay brought them home
     dropped: dict[str, int] = field(default_factory=dict)
@@ -48,8 +49,11 @@ class Report:
     held: dict[str, int] = field(default_factory=dict)  # rows in its state now
     proof: dict[str, str] = field(default_factory=dict)  # sink -> "by offset" or "by count"
     expired: list[OffsetRange] = field(default_factory=list)  # Kafka no longer holds them: taken from the ledger
-    lost: list[OffsetRange] = field(default_factory=list)  # expired before they were read; the ledger says so
+    lost: list[OffsetRange] = field(default_factory=list)  # expired unread; the ledger says so
     skipped: list[OffsetRange] = field(default_factory=list)  # by the operator (`checkpoint seek`), and never read
+    former: list[OffsetRange] = field(default_factory=list)  # of topics that were deleted: taken from the ledger
+    markers: int = 0  # offsets that are no record: markers of transactions, records of aborted ones
+    gaps: int = 0  # the same in compacted topics, where most of them were compacted away before they could be read
     in_flight: list[OffsetRange] = field(default_factory=list)  # of a batch that is running, or was when it crashed
     compacted: list[str] = field(default_factory=list)  # topics from which Kafka removes records by itself
     unproven: list[str] = field(default_factory=list)  # what the operator accepted that nobody can prove any more

@@ -14,7 +14,7 @@ from penstock.checkpoint.files import put, sync_all, sync_directory
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
 from penstock.errors import BackupDamaged, BadArgument, CheckpointForeign, TableDiffers
-from penstock.runtime import build, guard, supervise
+from penstock.runtime import build, by_hand, guard, supervise
 from penstock.runtime.aside import set_aside
 from penstock.spec.model import Pipeline
 
@@ -31,7 +31,7 @@ class Repair:
     damage: list[Damage]
     backup: str | None = None  # the copy that was looked into
     aside: str | None = None  # where the damaged files are now; None: nothing was changed
-    skipped: list[str] = field(default_factory=list)  # newer backups that cannot be relied on, and why
+    skipped: list[str] = field(default_factory=list)  # backups that were passed over, and why
 
 
 def back_up(pipeline: Pipeline, to: Path | None = None) -> tuple[Path, Manifest]:
@@ -63,7 +63,10 @@ def restore(pipeline: Pipeline, source: Path, *, dry_run: bool = False) -> Resto
         warnings = _twice(pipeline, home, manifest)
         if dry_run:
             return Restored(manifest, None, warnings)
-        return Restored(manifest, _exchange(home, copy, source), warnings)
+        replaced = _exchange(home, copy, source)
+        made = {"of": manifest.time, "committed": manifest.committed, "replaced": replaced}
+        by_hand.note(pipeline, "restore", backup=str(source), **made)
+        return Restored(manifest, replaced, warnings)
 
 
 def repair(pipeline: Pipeline, source: Path | None = None, *, apply: bool = False) -> Repair:
@@ -73,7 +76,12 @@ def repair(pipeline: Pipeline, source: Path | None = None, *, apply: bool = Fals
     if not apply:
         return _repaired(home, source, apply=False)
     with home.held():
-        return _repaired(home, source, apply=True)
+        made = _repaired(home, source, apply=True)
+        if made.aside is not None:
+            files = sum(each.content is not None for each in made.damage)
+            left = len(made.damage) - files
+            by_hand.note(pipeline, "repair", files=files, left=left, backup=made.backup, replaced=made.aside)
+        return made
 
 
 def _repaired(home: Home, source: Path | None, *, apply: bool) -> Repair:
@@ -81,7 +89,7 @@ def _repaired(home: Home, source: Path | None, *, apply: bool) -> Repair:
     can = [each for each in found if each.content is not None]
     if not apply or not can:
         return Repair(found, place, skipped=skipped)
-    aside = backup.place_for(home, "damaged")
+    aside = backup.place_for(home, backup.DAMAGED)
     aside.mkdir(parents=True)
     damage.repair(home, can, aside)
     return Repair(found, place, str(aside), skipped)
@@ -93,7 +101,9 @@ def _found(home: Home, source: Path | None) -> tuple[list[Damage], str | None, l
     for place in [source] if source else reversed(backup.kept(home)):
         try:
             with backup.opened(place) as (copy, _):
-                return damage.find(home, copy), str(place), skipped
+                if damage.helps(home, copy):
+                    return damage.find(home, copy), str(place), skipped
+                skipped.append(f"{place} is not known to be of this query")
         except BackupDamaged as error:
             if source:
                 raise
@@ -141,19 +151,20 @@ def _exchange(home: Home, copy: Home, source: Path) -> str | None:
         if (part := copy.path / name).exists():
             (shutil.copytree if part.is_dir() else shutil.copyfile)(part, new / name)
     sync_all(new)
-    aside = backup.place_for(home, "replaced")
+    aside = backup.place_for(home, backup.REPLACED)
     aside.mkdir(parents=True)
     put(home.restoring, str(source).encode())
-    replaced = False
     for name in PARTS:
         if (home.path / name).exists():
             (home.path / name).rename(aside / name)
-            replaced = True
         if (new / name).exists():
             (new / name).rename(home.path / name)
         sync_directory(aside)
         sync_directory(home.path)
     new.rmdir()
+    replaced = any(file.is_file() for file in aside.rglob("*"))
+    if not replaced:
+        shutil.rmtree(aside)
     home.restoring.unlink()
     sync_directory(home.path)
     return str(aside) if replaced else None

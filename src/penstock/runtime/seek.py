@@ -4,7 +4,7 @@ Spark's log owns the positions, sinks know batches by their number, and the ledg
 of its own, with no records in it: its end is the new position. Numbers go on, sinks see a number that they never get,
 and the ledger says what was skipped or is to be read again, so that `verify` can account for it. Steps:
 
-    1. a backup
+    1. a backup; for a topic that was made again also what `renewing` does
     2. the ledger entry
     3. offsets/N
     4. commits/N
@@ -13,11 +13,13 @@ After a crash between 2 and 4 a start is refused (`guard`), and `checkpoint repa
 
 Forward: records are skipped, and no sink is any the wiser. Back over offsets that were never read: the same. Back over
 records that were read: they are written a second time under another batch, which only a sink that keeps one row per key
-and knows the newer one can take. Everything else is refused: see `runtime.refusal`.
+and knows the newer one can take. Everything else is refused: see `runtime.refusal`. A topic that was deleted and
+created again has offsets that mean other records: with the operator's word it begins anew, and others stay as they are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,15 +27,19 @@ from pathlib import Path
 from penstock.checkpoint import backup
 from penstock.checkpoint.files import put
 from penstock.checkpoint.home import Home
-from penstock.checkpoint.ledger import Entry, Ledger
+from penstock.checkpoint.ledger import Entry, Ledger, TopicFact
 from penstock.checkpoint.log import Positions, SparkLog, with_positions
-from penstock.errors import BadArgument, PenstockError, SeekRefused
+from penstock.errors import ANEW, PenstockError, SeekRefused, TopicRecreated
 from penstock.kafka import admin
+from penstock.kafka.admin import TopicFacts
 from penstock.kafka.connection import client_config
 from penstock.record import OffsetRange
-from penstock.runtime import build, guard, positions, same_mode, standing
+from penstock.runtime import build, by_hand, fork, guard, positions, renewing, same_mode, standing
+from penstock.runtime import seek_target as target
 from penstock.runtime.refusal import Move, refusal
-from penstock.runtime.topics import TopicWatch
+from penstock.runtime.renewed import Former
+from penstock.runtime.seek_target import Wanted
+from penstock.runtime.topics import made_again, recreated
 from penstock.source import start
 from penstock.source.subscription import subscribe
 from penstock.spec.model import Pipeline
@@ -44,6 +50,9 @@ class Seek:
     pipeline: str
     batch: int  # the number it takes in the log
     moves: list[Move]  # every partition, also those that stay
+    topics: dict[str, TopicFact]  # as the ledger will know them
+    renewed: dict[str, str]  # topics that were made again, and the ids they had before
+    taken_back: int | None = None  # a batch that was planned and read a topic that is gone
     refused: PenstockError | None = None
     backup: str | None = None  # where the state before is; None: nothing was changed
 
@@ -58,42 +67,97 @@ class _Now:
     entries: list[Entry]
     stateful: bool
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether the pending batch lacks more than Spark's commit."""
+        return self.pending is not None and self.entries[-1].batch < self.pending
 
-def rehearse(pipeline: Pipeline, to: str | None = None, to_batch: int | None = None) -> Seek:
+
+@dataclass(frozen=True)
+class _There:
+    """What Kafka says of the topics that are read."""
+
+    topics: dict[str, TopicFacts]
+    marks: dict[tuple[str, int], tuple[int, int]]  # first offset and end of every partition
+    stable: dict[tuple[str, int], int]  # how far it can be read
+
+
+def rehearse(pipeline: Pipeline, wanted: Wanted) -> Seek:
     """What a seek would do. Changes nothing, needs no lock. A reason against it is in the result."""
     home = build.home(pipeline)
     guard.require_checkpoint(home)
-    return _rehearsed(pipeline, standing.steady(home, lambda: _now(pipeline, home)), to, to_batch)
+    return _rehearsed(pipeline, standing.steady(home, lambda: _now(pipeline, home)), wanted)
 
 
-def seek(pipeline: Pipeline, to: str | None = None, to_batch: int | None = None) -> Seek:
+def seek(pipeline: Pipeline, wanted: Wanted) -> Seek:
     """Do it. Raises AlreadyRunning while the pipeline runs, and SeekRefused with the reason and the alternatives."""
     home = build.home(pipeline)
     guard.require_checkpoint(home)
     with home.held():
-        made = _rehearsed(pipeline, _now(pipeline, home), to, to_batch)
+        made = _rehearsed(pipeline, _now(pipeline, home), wanted)
         if made.refused:
             raise made.refused
         place = backup.place_for(home, "before-seek")
         backup.make(home, place, pipeline.name, lambda copy: guard.check(copy, pipeline.name, frozenset()))
+        if made.renewed:
+            _renew(pipeline, home, made)
         _write(home, made)
+        by_hand.note(
+            pipeline,
+            "seek",
+            batch=made.batch,
+            skipped=sum(move.skipped for move in made.moves),
+            again=sum(move.again for move in made.moves),
+            renewed=", ".join(sorted(made.renewed)) or None,
+            backup=str(place),
+        )
     return replace(made, backup=str(place))
 
 
-def _rehearsed(pipeline: Pipeline, now: _Now, to: str | None, to_batch: int | None) -> Seek:
-    there, stable = _partitions(pipeline, now.entries[-1])
-    places = now.at.keys() | there.keys()
-    at = {where: now.at.get(where, there[where][0] if where in there else 0) for where in places}
-    asked = _before(now.entries, to_batch) if to_batch is not None else _named(pipeline, to or "", list(there))
-    wanted = {
-        where: positions.readable(there[where], stable[where], asked[where], where)
-        for where in asked.keys() & there.keys()
+def _rehearsed(pipeline: Pipeline, now: _Now, wanted: Wanted) -> Seek:
+    known = now.entries[-1].topics
+    there = _there(pipeline, known)
+    renewed = made_again(known, there.topics)
+    asked = target.asked(pipeline, wanted, now.entries, list(there.marks), renewed)
+    named = {topic for topic, _ in asked} if TopicRecreated.code in wanted.accepted else set()
+    ids = {name: there.topics[name].topic_id for name in renewed}
+    for name in sorted(renewed.keys() - named):
+        raise recreated(name, renewed[name], ids[name], ANEW if now.stateful else None)
+    before = {where: offset for where, offset in now.at.items() if where[0] not in renewed}
+    at = {**{where: low for where, (low, _) in there.marks.items()}, **before}
+    to = {
+        where: positions.readable(there.marks[where], there.stable[where], asked[where], where)
+        for where in asked.keys() & there.marks.keys()
     }
-    moves = [Move(*where, at[where], wanted.get(where, at[where])) for where in sorted(at)]
-    if now.pending is not None:
-        return Seek(pipeline.name, now.pending + 1, moves, _under_way(now.pending))
-    against = refusal(pipeline, moves, now.entries, stateful=now.stateful)
-    return Seek(pipeline.name, now.committed + 1, moves, against)
+    moves = [Move(*where, at[where], to.get(where, at[where])) for where in sorted(at)]
+    topics = {**known, **{name: TopicFact(pipeline.source.view_of(name), id_) for name, id_ in ids.items()}}
+    number = (now.committed if now.pending is None else now.pending) + 1
+    if now.pending is not None and not renewed:
+        return Seek(pipeline.name, number, moves, topics, renewed, refused=_under_way(now.pending))
+    present = Former({name: fact.id for name, fact in topics.items()})
+    entries = [replace(entry, ranges=present.present(entry)) for entry in now.entries]
+    against = refusal(pipeline, moves, entries, stateful=now.stateful, renews=bool(renewed))
+    if now.unfinished:
+        return Seek(pipeline.name, number - 1, moves, topics, renewed, taken_back=now.pending, refused=against)
+    return Seek(pipeline.name, number, moves, topics, renewed, refused=against)
+
+
+def _there(pipeline: Pipeline, known: Mapping[str, TopicFact]) -> _There:
+    config, source = client_config(pipeline), pipeline.source
+    topics = subscribe(config, source, known).topics
+    stable = admin.stable_ends(config, {name: facts.partitions for name, facts in topics.items()})
+    return _There(topics, start.marks_of(config, source, topics), stable)
+
+
+def _renew(pipeline: Pipeline, home: Home, made: Seek) -> None:
+    """What belongs to step 1. Called with the lock held, after the backup."""
+    log, last = SparkLog(home.spark), Ledger(home.ledger).last_batch()
+    if made.taken_back is not None:
+        renewing.take_back(pipeline, home, made.taken_back, made.renewed)
+    elif (pending := log.pending()) is not None:  # sinks and ledger have it, and Spark will not be asked to run it
+        put(home.spark / "commits" / str(pending), (home.spark / "commits" / str(pending - 1)).read_bytes())
+    moves = [move for move in made.moves if move.topic in made.renewed]
+    renewing.set_marks(pipeline, log.query_id() or "", last.batch if last else -1, moves)
 
 
 def _now(pipeline: Pipeline, home: Home) -> _Now:
@@ -103,13 +167,21 @@ def _now(pipeline: Pipeline, home: Home) -> _Now:
     log = SparkLog(home.spark)
     committed = log.committed()
     if committed is None:
-        raise SeekRefused(
-            "no batch has been committed yet",
-            cause="until then `start:` says where the pipeline begins",
-            next_command="penstock run FILE --until-caught-up",
-        )
+        raise _not_begun(home)
     entries = list(Ledger(home.ledger).entries())
-    return _Now(committed, log.pending(), log.end_of(committed), entries, log.stateful)
+    pending = log.pending()
+    done = pending if pending is not None and entries and entries[-1].batch == pending else committed
+    return _Now(committed, pending, log.end_of(done), entries, log.stateful)
+
+
+def _not_begun(home: Home) -> SeekRefused:
+    of = fork.origin(home)
+    begins = f"it begins where '{of['of_pipeline']}' was when it was forked" if of else "`start:` says where it begins"
+    return SeekRefused(
+        "no batch has been committed yet",
+        cause=f"a seek follows on a batch; until there is one, {begins}",
+        next_command="penstock run FILE --until-caught-up",
+    )
 
 
 def _under_way(batch: int) -> SeekRefused:
@@ -118,42 +190,6 @@ def _under_way(batch: int) -> SeekRefused:
         cause="what it covers is fixed, and sinks may hold it already: it has to be run to its end first",
         next_command="penstock run FILE --until-caught-up",
     )
-
-
-def _partitions(
-    pipeline: Pipeline, last: Entry
-) -> tuple[dict[tuple[str, int], tuple[int, int]], dict[tuple[str, int], int]]:
-    """First offset and end of every partition that is read, and how far it can be read. Raises TopicRecreated."""
-    config = client_config(pipeline)
-    found = subscribe(config, pipeline.source, last.topics)
-    TopicWatch(config, pipeline.source, last.topics).facts(last.topics.keys() & found.topics.keys())
-    counts = {name: facts.partitions for name, facts in found.topics.items()}
-    return start.marks_of(config, pipeline.source, found.topics), admin.stable_ends(config, counts)
-
-
-def _named(pipeline: Pipeline, text: str, partitions: list[tuple[str, int]]) -> Positions:
-    """Of partitions that the text names; the others stay where they are. -2 and -1 stand for the ends."""
-    asked = positions.parsed(text, "latest")
-    found = start.resolve(client_config(pipeline), asked, partitions)
-    return {where: found[where] for where in asked.places() or found}
-
-
-def _before(entries: list[Entry], batch: int) -> Positions:
-    """Where batch `batch` began."""
-    if batch not in {entry.batch for entry in entries}:
-        raise BadArgument(
-            f"the ledger has no batch {batch}",
-            cause=f"it has batches {entries[0].batch} to {entries[-1].batch}",
-            next_command="penstock checkpoint show FILE",
-        )
-    found: Positions = {}
-    for entry in entries:
-        for r in entry.ranges:
-            if entry.batch < batch:
-                found[r.topic, r.partition] = r.end
-            elif not entry.is_seek:  # also where a partition came later
-                found.setdefault((r.topic, r.partition), r.start)
-    return found
 
 
 def _write(home: Home, made: Seek) -> None:
@@ -169,11 +205,12 @@ def _write(home: Home, made: Seek) -> None:
         time=datetime.now(UTC).isoformat(timespec="milliseconds"),
         start=last.start,
         ranges=[OffsetRange(move.topic, move.partition, move.to, move.to) for move in made.moves],
-        topics=last.topics,
+        topics=made.topics,
         views={},
         sinks={},
         skipped=[move.range for move in moved if move.skipped],
         again=[move.range for move in moved if move.again],
+        renewed=made.renewed,
     )
     ledger.append(entry)
     offsets: Path = home.spark / "offsets"

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import EngineFailed, first_line
-from penstock.runtime import jars, java
+from penstock.runtime import jars, java, recorded
 from penstock.spec.model import Pipeline
 from penstock.spec.references import resolve
 
@@ -101,20 +101,23 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
     log4j.write_text(_LOG4J.format(log=logs / LOG_NAME))
     asked = {name: resolve(str(value), pipeline.base) for name, value in pipeline.spark.conf.items()}
     conf = {
+        "spark.app.name": f"penstock.{pipeline.name}",
+        "spark.master": _with_retries(master),
         **settings(groups, master),
         "spark.jars": ",".join(str(f) for f in files),
         **asked,
-        "spark.driver.defaultJavaOptions": java_options(asked, log4j),
+        "spark.driver.defaultJavaOptions": java_options(asked, log4j, recorded.options(found)),
     }
     # PySpark logs every error in SQL to standard error, with its Java stack; we say it in words.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     with _standard_error_to(logs / LOG_NAME), _ctrl_c_kept():
         from pyspark.sql import SparkSession
 
-        builder = SparkSession.builder.appName(f"penstock.{pipeline.name}").master(_with_retries(master))
+        builder = SparkSession.builder
         for name, value in conf.items():
             builder = builder.config(name, value)
         try:
+            _launch(conf)
             return builder.getOrCreate()
         except Exception as error:
             raise EngineFailed(
@@ -122,6 +125,21 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
                 cause=first_line(error),
                 next_command=f"read {logs / LOG_NAME}",
             ) from error
+
+
+def _launch(conf: Mapping[str, str]) -> None:
+    """Start the engine's process, unless this one has it already, in a process group of its own.
+
+    A signal to the group of the driver (`timeout`, a shell, a terminal that closes) is for the driver, which ends at a
+    batch boundary. In the same group it would end the engine too, or the small commands that Hadoop runs while Spark
+    writes its log. The engine still dies with the driver, however that dies: its standard input ends.
+    """
+    from pyspark import SparkConf, SparkContext, java_gateway
+
+    launch: Any = java_gateway.launch_gateway
+    if SparkContext._gateway is None:
+        asked = SparkConf().setAll(list(conf.items()))
+        SparkContext._ensure_initialized(gateway=launch(asked, {"process_group": 0}))
 
 
 def gone() -> bool:
@@ -132,17 +150,17 @@ def gone() -> bool:
     return process is not None and process.poll() is not None
 
 
-def java_options(asked: dict[str, str], log4j: Path) -> str:
+def java_options(asked: dict[str, str], log4j: Path, more: Iterable[str] = ()) -> str:
     """Options that come before those of the spec. Java's collector for throughput, unless somebody chose another: a
     batch is as fast as its garbage is cheap, and no one waits for a pause. Java does not start with two."""
     collector = [] if collector_chosen(asked) else ["-XX:+UseParallelGC"]
     given = asked.get("spark.driver.defaultJavaOptions", "")
-    return " ".join([f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}", *collector, given]).strip()
+    return " ".join([f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}", *collector, *more, given]).strip()
 
 
-def collector_chosen(asked: Mapping[str, object]) -> bool:
-    """Whether the spec's configuration or the environment names a collector of Java's."""
-    given = [str(asked.get(f"spark.driver.{which}JavaOptions", "")) for which in ("default", "extra")]
+def collector_chosen(asked: Mapping[str, object], of: str = "driver") -> bool:
+    """Whether the spec's configuration or the environment names a collector of Java's; `of`: driver or executor."""
+    given = [str(asked.get(f"spark.{of}.{which}JavaOptions", "")) for which in ("default", "extra")]
     chosen = [*given, *(os.environ.get(name, "") for name in _JAVA_OPTIONS)]
     return any(re.search(r"-XX:\+Use\w+GC\b", options) for options in chosen)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ def search(
     """The records that the steps before the first stateful one fail on, but for those that are known."""
     first = transform.keeping[0]
     assert first.stateful is not None
-    before = Transform(transform.steps[: transform.steps.index(first)], transform.base)
+    before = replace(transform, steps=transform.steps[: transform.steps.index(first)], moment=None)
     kept = raw.persist()
     found: dict[Position, Failure] = {}
     try:
@@ -39,23 +40,30 @@ def search(
                 made = before.views(source_views(inlets, part))
                 return next(rows for name, rows in made.items() if name.lower() == view.lower())
 
-            found |= culprits(kept, ranges, rows_of, known)
+            found |= culprits(kept, ranges, rows_of, view, known)
     finally:
         kept.unpersist()
     return found
 
 
-def write(file: Path, batch: int, records: dict[Position, Failure]) -> None:
+def write(file: Path, query: str, batch: int, records: dict[Position, Failure]) -> None:
     lines = [[*where, why.error_class, why.reason] for where, why in records.items()]
-    put(file, json.dumps({"batch": batch, "records": lines}).encode())
+    put(file, json.dumps({"query": query, "batch": batch, "records": lines}).encode())
 
 
-def read(file: Path, committed: int | None) -> dict[int, dict[Position, Failure]]:
-    """By batch. Of one that is committed nothing is left to do: the stream is past them."""
+def read(file: Path, query: str, committed: int | None) -> dict[Position, Failure]:
+    """Of a batch that is committed nothing is left to do: the stream is past it. Of another query nothing counts, since
+    its numbers of batches are other batches'."""
     try:
         said = json.loads(file.read_text())
     except FileNotFoundError:
         return {}
-    if committed is not None and committed >= said["batch"]:
+    if said.get("query", query) != query or (committed is not None and committed >= said["batch"]):
         return {}
-    return {said["batch"]: {(t, p, at): Failure(kind, why) for t, p, at, kind, why in said["records"]}}
+    return {(t, p, at): Failure(kind, why) for t, p, at, kind, why in said["records"]}
+
+
+def within(records: dict[Position, Failure], ranges: Sequence[OffsetRange]) -> dict[Position, Failure]:
+    """Those that a batch has: where a checkpoint was brought back, a batch can have other offsets than it had."""
+    spans = {(r.topic, r.partition): range(r.start, r.end) for r in ranges}
+    return {at: why for at, why in records.items() if at[2] in spans.get(at[:2], ())}

@@ -24,7 +24,7 @@ from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import BEFORE_SPLIT, SparkLog, with_positions
 from penstock.errors import BadArgument, BatchTooLarge, CheckpointForeign
 from penstock.record import Batch, OffsetRange
-from penstock.runtime import build, guard, same_mode
+from penstock.runtime import build, by_hand, guard, same_mode
 from penstock.spec.model import Pipeline
 
 
@@ -58,6 +58,7 @@ def split(pipeline: Pipeline, most: int | None = None) -> Split:
             )
         kept = _rewritten(home.spark / "offsets", batch.id, ranges)
         attempts.forgive()
+        by_hand.note(pipeline, "split", batch=batch.id, before=whole, after=size)
     return Split(batch.id, whole, size, ranges, kept)
 
 

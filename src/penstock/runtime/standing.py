@@ -7,25 +7,38 @@ whoever finds something wrong while a run goes on should look again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 import psutil
 
+from penstock.checkpoint import damage
+from penstock.checkpoint.damage import Damage
 from penstock.checkpoint.home import Home
-from penstock.checkpoint.log import SparkLog
-from penstock.errors import CheckpointForeign, CheckpointMissing, LedgerMissing, OffsetsVanished
+from penstock.checkpoint.ledger import Entry
+from penstock.checkpoint.log import Positions, SparkLog
+from penstock.errors import (
+    WITHOUT_THEM,
+    CheckpointForeign,
+    CheckpointMissing,
+    LedgerMissing,
+    OffsetsVanished,
+    PenstockError,
+    StartNotThere,
+)
 from penstock.kafka.admin import TopicFacts
 from penstock.kafka.connection import Config
 from penstock.record import OffsetRange
+from penstock.runtime.topics import went_back
 from penstock.source import start
 from penstock.spec.source import Source
 from penstock.spec.start import EARLIEST, LATEST, StartAt
 
 T = TypeVar("T")
 
+JOINED = 0  # where Spark begins a partition that was not there before; what has expired of it counts as lost
 _LOOKS, _PAUSE_S = 5, 0.3  # a run that goes on changes what is compared; a batch takes longer than a look
 
 
@@ -63,37 +76,67 @@ def standing(config: Config, source: Source, log: SparkLog, topics: Mapping[str,
     marks = start.marks_of(config, source, topics)
     partitions = list(marks)
     replay, committed = log.pending(), log.committed()
-    at = log.next_positions()
-    if at is None:
-        at = start.resolve(config, _position(source), partitions)
+    at = next_positions(config, source, log, partitions)
     return Standing(
         start=source.start_text(),
         query=log.query_id(),
         committed=0 if committed is None else committed + 1,
         replay=replay,
         replayed=[r for r in log.ranges(replay) if len(r)] if replay is not None else [],
-        # A partition that was not there before is read from its first offset.
-        partitions=[_waiting(where, marks[where], at.get(where, EARLIEST)) for where in sorted(partitions)],
+        partitions=[_waiting(where, marks[where], at.get(where, JOINED)) for where in sorted(partitions)],
     )
 
 
-def vanished(found: Standing, gone: Iterable[str]) -> OffsetsVanished | None:
-    """What Kafka no longer holds of the offsets to be read; None where it holds all of them. `gone`: topics of the
-    checkpoint that are no longer read, which Spark takes for lost."""
-    said = [
-        f"{each.topic}-{each.partition} goes on at {each.next}, Kafka holds {each.first} to {each.end}"
-        for each in found.partitions
-        if not each.first <= each.next <= each.end
-    ]
+def next_positions(config: Config, source: Source, log: SparkLog, partitions: list[tuple[str, int]]) -> Positions:
+    """Where the next batch begins, by the checkpoint or, before there is one, by the spec; -2 and -1 stand for the
+    first offset and the end. A partition that is not named has joined since, and begins at `JOINED`."""
+    at = log.next_positions()
+    return start.resolve(config, _position(source), partitions) if at is None else at
+
+
+def known_positions(log: SparkLog, entries: Sequence[Entry]) -> Positions | None:
+    """Where the next batch begins by Spark's log, or where that is damaged or gone by the ledger; None where neither
+    says, because no batch was read yet or because both are damaged."""
+    found = if_sound(log.next_positions)
+    if found is None and entries:
+        return {(r.topic, r.partition): r.end for r in entries[-1].ranges}
+    return found
+
+
+def vanished(found: Standing, gone: Iterable[str]) -> OffsetsVanished | StartNotThere | None:
+    """What of the offsets to be read has expired; None where nothing has. `gone`: topics of the checkpoint that are no
+    longer read, which Spark takes for lost."""
+    said = [_held(each) for each in found.partitions if each.next < each.first]
     said += [f"the checkpoint has offsets of '{name}', which is no longer read" for name in gone]
     if not said:
         return None
+    if found.query is None:
+        return _not_there(said, f"correct `start`, or {WITHOUT_THEM}")
     return OffsetsVanished(
         "offsets that are to be read are not in Kafka",
         cause="; ".join(said[:10]),
-        next_command="correct `start`, or set `on_data_loss: continue` to go on without them"
-        if found.query is None
-        else "set `on_data_loss: continue` to go on without them; the ledger then says which they were",
+        next_command=WITHOUT_THEM,
+        facts={"partitions": said},
+    )
+
+
+def beyond(found: Standing) -> PenstockError | None:
+    """A position behind the end of its partition, with which no run begins, whatever the spec says of lost records."""
+    behind = [each for each in found.partitions if each.next > each.end]
+    if behind and found.query is None:
+        return _not_there([_held(each) for each in behind], "correct `start`; -1 is the end")
+    return went_back([(each.topic, each.partition, each.next, each.end) for each in behind]) if behind else None
+
+
+def _held(each: Waiting) -> str:
+    return f"{each.topic}-{each.partition} goes on at {each.next}, Kafka holds {each.first} to {each.end}"
+
+
+def _not_there(said: list[str], advice: str) -> StartNotThere:
+    return StartNotThere(
+        "`start` names offsets that are not in Kafka",
+        cause="; ".join(said[:10]),
+        next_command=advice,
         facts={"partitions": said},
     )
 
@@ -135,6 +178,25 @@ def steady(home: Home, look: Callable[[], T]) -> T:
             wrong = error
     assert wrong is not None  # there was one look at least
     raise wrong
+
+
+def if_sound(look: Callable[[], T]) -> T | None:
+    """What a look at the checkpoint finds; None where its files cannot be read, which `lasting_damage` says."""
+    try:
+        return look()
+    except CheckpointForeign:
+        return None
+
+
+def lasting_damage(home: Home) -> list[Damage]:
+    """Files that are damaged, and stay so while a run goes on."""
+    found: dict[str, Damage] | None = None
+    for _ in looks(home):
+        now = {each.file: each for each in if_sound(lambda: damage.find(home)) or []}
+        found = now if found is None else {file: each for file, each in now.items() if file in found}
+        if not found:
+            return []
+    return list((found or {}).values())
 
 
 def _position(source: Source) -> StartAt:

@@ -10,7 +10,7 @@ from penstock.errors import BadArgument, CheckpointForeign
 from penstock.runtime import remembered
 from penstock.spec.model import Pipeline
 from penstock.spec.rules import Rule
-from penstock.spec.stateful import sides
+from penstock.spec.stateful import sides, time_rule
 from penstock.spec.stateful_check import depending
 from penstock.spec.steps import stateful_steps
 
@@ -30,7 +30,7 @@ def require_none(pipeline: Pipeline, what: str) -> None:
         )
 
 
-def require_same(pipeline: Pipeline, home: Home) -> None:
+def require_same_steps(pipeline: Pipeline, home: Home) -> None:
     """Raise CheckpointForeign where the checkpoint holds the state of other steps, or none: the engine may take it."""
     before, log, kept = remembered.read(home), SparkLog(home.spark), in_stream(pipeline)
     if log.planned() is None:
@@ -61,7 +61,7 @@ def gets_all(pipeline: Pipeline, view: str) -> bool:
     return any(view in depending(steps, step.view) for step in complete)
 
 
-def timed(pipeline: Pipeline, view: str) -> Iterator[Rule]:
+def time_rules_of(pipeline: Pipeline, view: str) -> Iterator[Rule]:
     """A record without an event time belongs to no window: where a stateful step is over a source view, such a record
     becomes a dead letter, as if a rule said so. (Rows that SQL leaves without one are counted by the step.)"""
     for step in stateful_steps(pipeline.transform):
@@ -69,7 +69,7 @@ def timed(pipeline: Pipeline, view: str) -> Iterator[Rule]:
         for name, time, _ in sides(step.stateful):
             if name.lower() == view.lower() and time is not None:
                 rule = f"`{time}` is not null"
-                yield Rule.model_construct(name=f"time of {step.view}", rule=rule, otherwise="dead-letter")
+                yield Rule.model_construct(name=time_rule(step.view), rule=rule, otherwise="dead-letter")
 
 
 def _other(view: str, what: str, cause: str) -> CheckpointForeign:

@@ -1,7 +1,8 @@
 """Completeness where state is kept: what became of the records that were handed to stateful steps, batch by batch.
 
 A record that passed the contract of a source view is late, a duplicate, or taken: part of a window, a join, a key's
-state. What comes out of the last step is what the sinks over its view were handed.
+state. What comes out of the last step is what the sinks over its view were handed. And what we call late is what the
+engine says it dropped, where it counts rows.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from penstock.checkpoint.ledger import Entry, StepCount
 from penstock.runtime.report import Finding, Report
 from penstock.spec.model import Pipeline
-from penstock.spec.steps import stateful_steps
+from penstock.spec.steps import Step, stateful_steps
 
 
 def account(pipeline: Pipeline, entries: Sequence[Entry], report: Report) -> None:
@@ -46,10 +47,13 @@ def _of_batch(pipeline: Pipeline, entry: Entry) -> Iterator[Finding]:
             yield _differs(
                 entry, step.view, f"{count.taken} rows went in, {count.gave} came out, {count.duplicates} were dropped"
             )
+        if _drops_rows(step) and count.cut not in (None, count.late):
+            text = f"the engine dropped {count.cut} rows as late, {count.late} were counted as late"
+            yield _differs(entry, step.view, text)
     for name, sink in pipeline.sinks.items():
         written, gave = entry.sinks.get(name), entry.stateful[last.view].gave
         if sink.from_ == last.view and sink.where is None and written is not None and gave is not None:
-            got = written.written + written.superseded + written.rejected
+            got = written.written + written.superseded + written.rejected - written.failed
             if got != gave:
                 yield _differs(entry, last.view, f"it gave {gave} rows, sink '{name}' accounts for {got}")
 
@@ -58,6 +62,11 @@ def _adds_up(count: StepCount) -> bool:
     if count.taken is None or count.gave is None or count.duplicates is None:
         return True  # another step lies before or behind it
     return count.taken == count.gave + count.duplicates
+
+
+def _drops_rows(step: Step) -> bool:
+    """Whether the engine counts the very rows that come too late. Those of a window it groups before it drops them."""
+    return step.stateful is not None and step.stateful.drops_late and step.window is None
 
 
 def _differs(entry: Entry, view: str, text: str) -> Finding:

@@ -37,6 +37,7 @@ from penstock.source import kafka as source
 from penstock.spec.model import Pipeline
 from penstock.spec.stateful import WINDOW, Window, sides
 from penstock.spec.stateful_check import depending
+from penstock.transform.python import blame
 from penstock.transform.sql import row_for_row, views_in
 from penstock.transform.steps import Moment, Transform
 from penstock.transform.watermark import late
@@ -54,6 +55,8 @@ _CONF = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
 
+_EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+
 
 class Replanned(Exception):
     """The plan of the stream is another one from now on: the query has to be started again. Nothing was written."""
@@ -67,7 +70,7 @@ class Flow:
     transform: Transform
     log: SparkLog
     file: Path  # records that the stream leaves out
-    aside: dict[int, dict[Position, Failure]] = field(default_factory=dict)  # by batch
+    aside: dict[Position, Failure] = field(default_factory=dict)  # of a batch that is not committed
     _running: Running = field(default_factory=Running)
     _came_out: int = 0
 
@@ -85,22 +88,32 @@ class Flow:
         """The views that are made of what comes out of the stream, and of what is in it."""
         return set().union(*(depending(self.transform.steps, step.view) for step in self.transform.keeping))
 
+    def moves(self, view: str) -> str:
+        """Why the rows of a view are not in the task their records were read in; empty where they may be.
+
+        A batch has such rows from the stream, where every stateful step moves them by its key. Of that the plan of the
+        batch says nothing."""
+        behind = {name.lower() for name in self.beyond}
+        return f"its rows come out of '{self.view}', which keeps state by key" if view.lower() in behind else ""
+
     def over(self, transform: Transform) -> Flow | None:
         """The same for other steps: `plan` tries them one by one. None where none of these keeps state."""
         return replace(self, transform=replace(transform, moment=None)) if transform.keeping else None
 
-    def stream(self, raw: DataFrame, inlets: Sequence[Inlet]) -> DataFrame:
-        """The plan of the query. Raises StepFailed where the engine has no such plan."""
+    def stream(self, raw: DataFrame, inlets: Sequence[Inlet], *, ends: bool) -> DataFrame:
+        """The plan of the query. `ends`: it is to end when it has caught up. Raises StepFailed where the engine has no
+        such plan."""
         spark = raw.sparkSession
         asked = self.pipeline.spark.conf
-        for name, value in _CONF.items():
+        # For timers of the clock the engine runs batches without records, one after the other and without end.
+        empty = not (ends and any(step.state and step.state.timers == "processing" for step in self.transform.keeping))
+        for name, value in {**_CONF, _EMPTY_BATCHES: str(empty).lower()}.items():
             if name not in asked:
                 spark.conf.set(name, value)
         self._running = Running()
-        self.aside = set_aside.read(self.file, self.log.committed())
-        left_out = [where for some in self.aside.values() for where in some]
-        if left_out:
-            raw = raw.where(~is_one_of(left_out, raw["topic"], raw["partition"], raw["offset"]))
+        self.aside = set_aside.read(self.file, self.log.query_id() or "", self.log.committed())
+        if self.aside:
+            raw = raw.where(~is_one_of(self.aside, raw["topic"], raw["partition"], raw["offset"]))
         rows = self.transform.streamed(source_views(inlets, raw))
         self.supported(rows)
         return rows
@@ -170,12 +183,12 @@ class Flow:
 
     def read_again(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
         """Step 2."""
-        return source.bounded(spark, self.pipeline, ranges)
+        return source.bounded(spark, self.pipeline, ranges, whole=False)
 
     def failed(self, batch: int, views: dict[str, str]) -> dict[str, dict[Position, Failure]]:
         """For each sink behind a stateful step: the records of the batch that the stream left out. `views`: what
         each sink reads."""
-        some = self.aside.get(batch, {})
+        some = set_aside.within(self.aside, self.log.ranges(batch))
         return {sink: dict(some) for sink, view in views.items() if view in self.beyond} if some else {}
 
     def counts(
@@ -188,7 +201,7 @@ class Flow:
         assert first.stateful is not None
         watermark = self._late_before(batch)
         came = too_late = untimed = 0
-        if some := self.aside.get(batch):
+        if some := set_aside.within(self.aside, self.log.ranges(batch)):
             made = steps.views({view: without(rows, some) for view, rows in sources.items()})
         for at, (view, time, _) in enumerate(sides(first.stateful)):
             rows = next(rows for name, rows in made.items() if name.lower() == view.lower())
@@ -226,17 +239,18 @@ class Flow:
         speaks of no record."""
         if not speaks_of_a_value(error):
             return
-        ranges, known = tuple(self.log.ranges(batch)), self.aside.get(batch, {})
+        ranges = tuple(self.log.ranges(batch))
+        known = set_aside.within(self.aside, ranges)
         found = set_aside.search(self.transform, inlets, self.read_again(spark, ranges), ranges, known)
         if not found:
             raise StepFailed(
                 f"step '{self.view}' fails on a value of a record of batch {batch}",
-                cause=first_line(error),
+                cause=blame(str(error)) or first_line(error),
                 next_command="let the step before it cope with such values (try_divide, try_cast), then: "
                 "penstock run FILE; nothing of the batch was written",
                 facts={"view": self.view},
             ) from error
-        set_aside.write(self.file, batch, {**known, **found})
+        set_aside.write(self.file, self.log.query_id() or "", batch, {**known, **found})
         raise Replanned from error
 
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.home import Home
-from penstock.errors import EngineFailed, PenstockError, RegistryUnreachable
 from penstock.kafka.connection import client_config
 from penstock.record import Batch, Known
 from penstock.runtime import build, guard, remembered, same_mode, session
 from penstock.runtime.assemble import Assembly
-from penstock.runtime.failure import translate
 from penstock.runtime.onlookers import looked_on
+from penstock.runtime.patience import Patience
+from penstock.runtime.perseverance import Perseverance
 from penstock.runtime.regulate import Regulator
-from penstock.runtime.state_limits import require_same
+from penstock.runtime.state_limits import require_same_steps
 from penstock.runtime.stateful import Replanned
 from penstock.runtime.watch import StopRequest, Watch
 from penstock.source import kafka as source
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 
 _POLL_S = 0.1
-_BACK_OFF_S = (1, 2, 5, 10, 20, 30)  # a broker restart takes seconds; past these the last one repeats
-_RETRIES = 20  # about eight minutes without a single finished batch; then a person should look
 
 
 class HeldBack(Exception):
@@ -66,33 +64,33 @@ def run(
         attempts = Attempts(home)
         attempts.check(frozenset(accept))
         assembly = build.assembly(pipeline, accepted=accept)
-        assembly.readers.heard_by(watch.warn)
-        assembly.transform.heard_by(watch)
+        bear = Perseverance(home, watch, stop, Patience.of(pipeline))
+        bear.listen(assembly)
         subscription = subscribed(pipeline, assembly, watch)
         prepare(assembly, frozenset(accept))
         report_ignored_start(pipeline, assembly, watch)
-        require_same(pipeline, home)
+        require_same_steps(pipeline, home)
+        begin = start.starting_offsets(client_config(pipeline), pipeline.source, subscription.topics, assembly.log)
         remembered.write(home, pipeline)
         spark = session.start(pipeline, home.logs)
         assembly.settle(spark)
         watch.started(pipeline, home)
-        begin = start.starting_offsets(client_config(pipeline), pipeline.source, subscription.topics)
         ends = until_caught_up or pipeline.trigger == "available-now"
 
         def query(batches: _Batches) -> StreamingQuery:
             cap = batches.regulator.starting(batches.assembly.log)
             raw = source.stream(spark, pipeline, subscription, begin, cap=cap, waits=not ends)
             flow = batches.assembly.flow
-            rows = flow.stream(raw, batches.assembly.inlets) if flow else raw
+            rows = flow.stream(raw, batches.assembly.inlets, ends=ends) if flow else raw
             started = _start(rows, pipeline, home, batches, ends, flow.emit if flow else "append")
             batches.regulator.started(started)
             if flow:
                 flow.started(started)
             return started
 
-        batches = _Batches(assembly, watch, stop, Regulator(pipeline.rate, watch.decided, watch.warn), attempts)
+        batches = _Batches(assembly, bear, Regulator(pipeline.rate, watch.decided, watch.warn), attempts)
         try:
-            _keep_running(query, batches, home)
+            _keep_running(query, batches, bear)
         except BaseException as error:
             attempts.ended(error)
             raise
@@ -102,10 +100,15 @@ def run(
 def prepare(assembly: Assembly, accepted: frozenset[str]) -> None:
     """Let sinks and dead letters compare what they hold with what checkpoint and ledger know."""
     last, planned = assembly.ledger.last_batch(), assembly.log.planned()
+    newest = assembly.ledger.last()
+    if last and newest and newest.is_seek and newest.batch == planned:
+        planned = last.batch  # a seek is no batch that a sink could hold
+    now = newest.topics if newest else {}
     batch = Batch(assembly.pipeline.name, assembly.log.query_id() or "", 0)
     for outlet in assembly.outlets:
         held = last if last and outlet.sink.name in last.sinks else None
-        ends = {(r.topic, r.partition): r.end for r in held.ranges} if held else {}
+        same = [r for r in held.ranges if now.get(r.topic) == held.topics[r.topic]] if held else []
+        ends = {(r.topic, r.partition): r.end for r in same}  # not of a topic that was made again since
         outlet.sink.prepare(batch, Known(held.batch if held else None, planned, ends), accepted)
     assembly.dead_letters.prepare(batch, Known(None, planned), accepted)
 
@@ -130,72 +133,36 @@ def report_ignored_start(pipeline: Pipeline, assembly: Assembly, watch: Watch) -
         )
 
 
-def _keep_running(query: Callable[[_Batches], StreamingQuery], batches: _Batches, home: Home) -> None:
-    attempt, since, watch, stop = 0, 0.0, batches.watch, batches.stop
+def _keep_running(query: Callable[[_Batches], StreamingQuery], batches: _Batches, bear: Perseverance) -> None:
     while True:
-        assembly = batches.assembly
         try:
-            if not _follow(query(batches), batches, stop):
+            if not _follow(query(batches), batches, bear.stop):
                 return
-            batches = batches.again(replace(assembly, replay=True))  # with another cap
+            batches = batches.again(replace(batches.assembly, replay=True))  # with another cap
         except Exception as raised:
-            error = translate(batches.failure or raised, home.logs / session.LOG_NAME)
-            if session.gone():
-                raise _gone(error, home) from raised
-            attempt = 1 if batches.finished else attempt + 1
-            if error.retryable and stop.asked:
-                return  # nothing of the batch counts yet: it runs at the next start
-            since = time.monotonic() if attempt == 1 else since
-            waiting = isinstance(error, RegistryUnreachable) and not _waited_for(assembly, since)
-            if not error.retryable or (attempt > _RETRIES and not waiting):
-                raise error from raised
-            if isinstance(error, RegistryUnreachable) and not waiting:
-                watch.warn("the registry stayed away: `unreadable` now decides about records whose schema is not known")
-                assembly.readers.given_up = True
-                assembly.look_up_anew()
-            wait = _BACK_OFF_S[min(attempt, len(_BACK_OFF_S)) - 1]
-            watch.retrying(error, wait)
-            if stop.asked_within(wait):
+            renewed = bear.after_failure(batches.failure or raised, batches.assembly)
+            if renewed is None:
                 return
-            # In doubt are what it had open, and whether the batch was written. Schemas are those of the start.
-            renewed = replace(assembly, dead_letters=build.dead_letters(assembly.pipeline), replay=True)
             batches = batches.again(renewed)
-
-
-def _gone(error: PenstockError, home: Home) -> EngineFailed:
-    return EngineFailed(
-        "the engine is gone: its process ended in the middle of a batch",
-        cause=f"it was killed, or ran out of memory ({error.cause or error.what})",
-        next_command=f"penstock run FILE; what the engine said last is in {home.logs / session.LOG_NAME}",
-    )
-
-
-def _waited_for(assembly: Assembly, since: float) -> bool:
-    """Whether the registry was away for longer than the spec waits for it."""
-    registry = assembly.pipeline.registry
-    return registry is not None and time.monotonic() - since > registry.wait.total_seconds()
 
 
 class _Batches:
     """What Spark calls for every batch, in a thread of its own."""
 
-    def __init__(
-        self, assembly: Assembly, watch: Watch, stop: StopRequest, regulator: Regulator, attempts: Attempts
-    ) -> None:
-        self.assembly, self.watch, self.stop = assembly, watch, stop
+    def __init__(self, assembly: Assembly, bear: Perseverance, regulator: Regulator, attempts: Attempts) -> None:
+        self.assembly, self.bear = assembly, bear
         self.regulator, self.attempts = regulator, attempts
         self.failure: BaseException | None = None
         self.active = threading.Lock()
-        self.finished = 0
         self.held_back = False
 
     def again(self, assembly: Assembly) -> _Batches:
         """For the next start of the query."""
-        return _Batches(assembly, self.watch, self.stop, self.regulator, self.attempts)
+        return _Batches(assembly, self.bear, self.regulator, self.attempts)
 
     def __call__(self, raw: DataFrame, batch_id: int) -> None:
         with self.active:
-            if self.stop.asked or self.regulator.restart:
+            if self.bear.stop.asked or self.regulator.restart:
                 self.held_back = True
                 raise HeldBack  # returning would let Spark commit a batch that was never written
             self.regulator.batch_begins()
@@ -210,12 +177,9 @@ class _Batches:
                 self.failure = error
                 raise
             self.attempts.done(batch_id)
-            self.finished += 1
         seconds = time.monotonic() - began
-        self.watch.batch_done(entry, seconds)
+        self.bear.after_batch(entry, seconds)
         self.regulator.batch_done(entry, seconds)  # before this returns: then Spark plans the next batch
-        for lost in entry.lost:
-            self.watch.warn(f"{len(lost):,} offsets expired before they were read: {lost}")
 
 
 def _start(

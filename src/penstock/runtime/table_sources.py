@@ -96,11 +96,7 @@ class TableSources:
         kept = raw.where("key is not null")
         for window in (newest, latest):  # a key that has moved to another partition is in two of them
             kept = kept.withColumn("nth", F.row_number().over(window)).where("nth = 1").drop("nth")
-        reading = self.readers()
-        read = Read(value=of.value, key=of.key)
-        key = self._prepared(reading, of.topic, "key", of.key) if of.key else None
-        decode = Decode(of.topic, read, self._prepared(reading, of.topic, "value", of.value), key)
-        decoded = decode.rows(kept.where("value is not null"))
+        decoded = self.decoder(of).rows(kept.where("value is not null"))
         at, why = F.col(record.KAFKA), F.col(record.ERROR)
         bad = decoded.where(why.isNotNull()).select(at["partition"], at["offset"], why["reason"]).head()
         if bad is not None:
@@ -109,6 +105,12 @@ class TableSources:
                 cause=f"{of.topic}-{bad[0]} offset {bad[1]}: {bad[2]}",
             )
         return decoded.drop(record.KAFKA, record.ERROR, record.DELETED)
+
+    def decoder(self, of: CompactedTopic) -> Decode:
+        reading = self.readers()
+        key = self._prepared(reading, of.topic, "key", of.key) if of.key else None
+        value = self._prepared(reading, of.topic, "value", of.value)
+        return Decode(of.topic, Read(value=of.value, key=of.key), value, key)
 
     def _ranges(self, topic: str) -> list[OffsetRange]:
         config = client_config(self.pipeline)

@@ -20,6 +20,7 @@ from penstock.runtime.table_copies import Copies, Copy
 from penstock.runtime.table_sources import TableSources
 from penstock.runtime.watch import TableNews, Watch
 from penstock.spec.model import Pipeline
+from penstock.spec.stateful_check import tables_of_stream
 from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
@@ -86,7 +87,10 @@ class Tables:
 
     def begin(self, spark: SparkSession, batch: Batch) -> bool:
         """Called when a batch begins: whether a table is another one than before. What the batch begins with is written
-        down before anything of it is."""
+        down before anything of it is.
+
+        A table that the stream of stateful steps reads stays what it was at the start, though that was the copy of a
+        batch that had begun before: the plan of the query reads its files."""
         if not self or self.mine is None:
             return False
         before, begun = dict(self.used), self.mine.begun()
@@ -95,7 +99,8 @@ class Tables:
             self._start(spark)
         else:
             self._start(spark)
-            for name in self.pipeline.references:
+            stay = tables_of_stream(self.pipeline)
+            for name in (name for name in self.pipeline.references if name not in stay):
                 if self._is_due(name):
                     self._refresh(spark, name)
                 self.used[name] = self._newest(name) or self.used[name]

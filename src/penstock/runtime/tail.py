@@ -8,7 +8,7 @@ letters with what their headers say.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.decode.worker import RAW_KEY, RAW_VALUE, SCHEMA_ID, DecodeBatches
-from penstock.errors import BadArgument
+from penstock.errors import BadArgument, TopicMissing
 from penstock.kafka import recent
 from penstock.kafka.connection import client_config
 from penstock.kafka.consume import headers_of, position
@@ -27,6 +27,7 @@ from penstock.route.dead_letter import DeadLetter
 from penstock.runtime import build
 from penstock.runtime.aside import set_aside
 from penstock.spec.model import Pipeline
+from penstock.spec.topics import topics_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -42,6 +43,7 @@ class Wanted:
     follow: bool = False
     count: int | None = None  # no more than this
     raw: bool = False
+    told: Callable[[str], None] = lambda _: None  # what cannot be read
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,12 @@ def _as_it_is(pipeline: Pipeline, topic: str, wanted: Wanted) -> Iterator[Seen]:
 
 def _chunks(pipeline: Pipeline, topic: str, wanted: Wanted) -> Iterator[list[Message]]:
     config = client_config(pipeline)
-    within = recent.bounds(config, topic, wanted.partition)
+    try:
+        within, silent = recent.bounds(config, topic, wanted.partition)
+    except TopicMissing as error:
+        raise not_there(pipeline, topic, error) from None
+    if silent:
+        wanted.told(unread(topic, silent))
     if wanted.first is not None:
         begins = recent.since(config, topic, within, wanted.first)
         yield from recent.chunks(recent.between(config, topic, begins, within))
@@ -104,6 +111,18 @@ def _chunks(pipeline: Pipeline, topic: str, wanted: Wanted) -> Iterator[list[Mes
         yield recent.newest(config, topic, within, wanted.last or 0)
     if wanted.follow:
         yield from recent.following(config, topic, {p: end for p, (_, end) in within.items()})
+
+
+def not_there(pipeline: Pipeline, topic: str, error: TopicMissing) -> TopicMissing:
+    """`penstock apply` creates the topics that the spec speaks of, and no others."""
+    if topic in topics_of(pipeline) or error.facts.get("missing") != [topic]:
+        return error
+    return TopicMissing(error.what, cause=error.cause, next_command="penstock topics FILE '*'", facts=error.facts)
+
+
+def unread(topic: str, silent: Sequence[int]) -> str:
+    places = ", ".join(f"{topic}-{p}" for p in silent[:10]) + f" and {len(silent) - 10} more" * (len(silent) > 10)
+    return f"not read: {places}; no copy leads, or the broker that leads does not answer"
 
 
 def _decoder(pipeline: Pipeline, topic: str) -> DecodeBatches:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.checkpoint.home import Home
     from penstock.checkpoint.ledger import Entry
+    from penstock.checkpoint.log import Positions
     from penstock.control.rate import Decision
     from penstock.errors import PenstockError
     from penstock.spec.model import Pipeline
@@ -26,6 +27,9 @@ class TableNews:
 
 class Watch:
     """Every method may be overridden; none may change the run."""
+
+    def bounded(self, begins: Positions, ends: Positions) -> None:
+        """Of a run that reads just this: called before `started`. What lies beyond is none of its business."""
 
     def started(self, pipeline: Pipeline, home: Home) -> None: ...
     def batch_done(self, entry: Entry, seconds: float) -> None: ...

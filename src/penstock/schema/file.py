@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.errors import ReferenceMissing, SpecUnreadable
+from penstock.errors import CompilerFailed, ReferenceMissing, SpecUnreadable
 from penstock.schema.avro.model import AvroSchemaMistake
 from penstock.schema.avro.parse import parse
 from penstock.schema.avro.view import view_of
@@ -60,7 +60,7 @@ def _fault(attempt: Callable[[], object]) -> str | None:
         attempt()
     except (AvroSchemaMistake, protobuf.SchemaMistake) as mistake:
         return str(mistake)
-    except (SpecUnreadable, protobuf.CompilerFailed) as error:
+    except (SpecUnreadable, CompilerFailed) as error:
         return error.cause or error.what
     except ReferenceMissing:
         return None  # `check` has warned

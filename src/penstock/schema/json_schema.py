@@ -3,7 +3,8 @@
 Objects become structs, arrays arrays, objects with only `additionalProperties` maps; `integer` is a bigint, `number` a
 double, `string` with `format: date-time` a timestamp, with `format: date` a date. A property is required when it is
 listed so and cannot be null. Null next to one other type (`["string", "null"]`, `oneOf`, `anyOf`) makes it nullable;
-`$ref` inside the document is followed. What could be more than one type has no column type and is refused.
+`$ref` inside the document is followed, what `allOf` lists is put together. What could be more than one type has no
+column type and is refused.
 
 The other way around the same holds; what JSON has no type for is told by its range (the smaller integers), read as a
 double (float, decimal) or as text (binary, which is base64, and timestamp_ntz).
@@ -40,7 +41,7 @@ _WRITTEN: dict[str, dict[str, Any]] = {
 _LIMITS = {
     "enum", "const", "pattern", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
     "multipleOf", "minItems", "maxItems", "uniqueItems", "contains", "minProperties", "maxProperties", "propertyNames",
-    "dependencies", "dependentRequired", "not", "if",
+    "dependencies", "dependentRequired", "dependentSchemas", "patternProperties", "not", "if",
 }  # fmt: skip
 
 
@@ -51,9 +52,9 @@ class JsonSchemaMistake(ValueError):
 def struct_of_json_schema(text: str) -> Struct:
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise JsonSchemaMistake(f"not JSON: {error}") from None
-    found = _type(document, document, "$", 0)
+    found = type_of(document, document)
     if not isinstance(found, Struct):
         raise JsonSchemaMistake("$: not an object with properties")
     return found
@@ -81,23 +82,27 @@ def limits(text: str) -> list[str]:
     return list(dict.fromkeys(walk(json.loads(text), "$")))
 
 
-def _type(schema: Any, document: Any, path: str, depth: int) -> Type:
+def type_of(schema: Any, document: Any, path: str = "$", depth: int = 0) -> Type:
+    """The type of a column for a part of a document. Raises JsonSchemaMistake."""
     if depth > _DEEPEST:
         raise JsonSchemaMistake(f"{path}: refers to itself")
-    schema, _ = _present(_followed(schema, document, path), document, path)
+    schema, _ = present(schema, document, path)
     kind = schema.get("type") or ("object" if "properties" in schema else None)
     if kind == "object" and "properties" in schema:
-        wanted = set(schema.get("required", ()))
-        members = []
+        wanted = schema.get("required", ())
+        members: dict[str, Member] = {}
         for name, inner in schema["properties"].items():
             place = f"{path}.{name}"
-            _, nullable = _present(_followed(inner, document, place), document, place)
-            members.append(Member(name, _type(inner, document, place, depth + 1), name in wanted and not nullable))
-        return Struct(tuple(members))
+            if name.lower() in members:
+                raise JsonSchemaMistake(f"{place}: there twice (SQL does not tell upper from lower case)")
+            _, nullable = present(inner, document, place)
+            found = type_of(inner, document, place, depth + 1)
+            members[name.lower()] = Member(name, found, name in wanted and not nullable)
+        return Struct(tuple(members.values()))
     if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
-        return Map(_type(schema["additionalProperties"], document, f"{path}.*", depth + 1))
+        return Map(type_of(schema["additionalProperties"], document, f"{path}.*", depth + 1))
     if kind == "array" and isinstance(schema.get("items"), dict):
-        return Array(_type(schema["items"], document, f"{path}[]", depth + 1))
+        return Array(type_of(schema["items"], document, f"{path}[]", depth + 1))
     if kind in _SCALARS:
         return Scalar(_FORMATS.get(schema.get("format", ""), "string") if kind == "string" else _SCALARS[kind])
     if "enum" in schema and all(isinstance(value, str) for value in schema["enum"]):
@@ -105,43 +110,83 @@ def _type(schema: Any, document: Any, path: str, depth: int) -> Type:
     raise JsonSchemaMistake(f"{path}: no single type can be told from {json.dumps(schema)[:200]}")
 
 
-def _followed(schema: Any, document: Any, path: str) -> dict[str, Any]:
+# What words that are looked at here must be, where they are there.
+_WORDS: dict[str, tuple[type, ...]] = {
+    "$ref": (str,), "type": (str, list), "properties": (dict,), "required": (list,), "enum": (list,), "format": (str,),
+    "oneOf": (list,), "anyOf": (list,), "allOf": (list,),
+}  # fmt: skip
+
+
+def _followed(schema: Any, document: Any, path: str, depth: int = 0) -> dict[str, Any]:
+    """The schema that is meant: where a reference leads to, with all that `allOf` lists."""
     for _ in range(_DEEPEST):
         if not isinstance(schema, dict):
             raise JsonSchemaMistake(f"{path}: not a schema")
+        for word, kinds in _WORDS.items():
+            if word in schema and not isinstance(schema[word], kinds):
+                raise JsonSchemaMistake(f"{path}: '{word}' is {json.dumps(schema[word])[:80]}")
         reference = schema.get("$ref")
         if reference is None:
-            return schema
-        if not str(reference).startswith("#"):
+            break
+        if not reference.startswith("#"):
             raise JsonSchemaMistake(f"{path}: refers to another document: {reference}")
         schema = document
-        for step in str(reference).removeprefix("#").strip("/").split("/"):
+        for step in reference.removeprefix("#").strip("/").split("/"):
             name = step.replace("~1", "/").replace("~0", "~")
             schema = schema.get(name) if name and isinstance(schema, dict) else schema
-    raise JsonSchemaMistake(f"{path}: refers to itself")
+    else:
+        raise JsonSchemaMistake(f"{path}: refers to itself")
+    if depth > _DEEPEST:
+        raise JsonSchemaMistake(f"{path}: refers to itself")
+    whole = {word: said for word, said in schema.items() if word != "allOf"}
+    for part in schema.get("allOf", ()):
+        whole = _both(whole, _followed(part, document, path, depth + 1), path)
+    return whole
 
 
-def _present(schema: dict[str, Any], document: Any, path: str) -> tuple[dict[str, Any], bool]:
-    """The schema without null, and whether null was one of its types."""
+def _both(one: dict[str, Any], other: dict[str, Any], path: str) -> dict[str, Any]:
+    """A schema for what fits both."""
+    found = {**one, **other}
+    for word in ("oneOf", "anyOf", "items", "additionalProperties"):
+        if isinstance(one.get(word), list | dict) and isinstance(other.get(word), list | dict):
+            if word in ("oneOf", "anyOf") and one[word] != other[word]:
+                raise JsonSchemaMistake(f"{path}: more than one type in allOf")
+            found[word] = {"allOf": [one[word], other[word]]} if isinstance(one[word], dict) else one[word]
+    if "properties" in one and "properties" in other:
+        found["properties"] = {**one["properties"], **other["properties"]}
+        for name in one["properties"].keys() & other["properties"].keys():
+            found["properties"][name] = {"allOf": [one["properties"][name], other["properties"][name]]}
+    if "required" in one and "required" in other:
+        found["required"] = [*one["required"], *(name for name in other["required"] if name not in one["required"])]
+    if "type" in one and "type" in other:
+        listed = [said["type"] if isinstance(said["type"], list) else [said["type"]] for said in (one, other)]
+        kinds = [kind for kind in listed[0] if kind in listed[1] or (kind == "integer" and "number" in listed[1])]
+        kinds += [kind for kind in listed[1] if kind == "integer" and "number" in listed[0] and kind not in kinds]
+        if not kinds:
+            raise JsonSchemaMistake(f"{path}: allOf of different types")
+        found["type"] = kinds[0] if len(kinds) == 1 else kinds
+    return found
+
+
+def present(schema: Any, document: Any, path: str, depth: int = 0) -> tuple[dict[str, Any], bool]:
+    """The schema that is meant, without null, and whether null was one of its types."""
+    if depth > _DEEPEST:
+        raise JsonSchemaMistake(f"{path}: refers to itself")
+    schema = _followed(schema, document, path)
     if isinstance(schema.get("type"), list):
         kinds = [kind for kind in schema["type"] if kind != "null"]
-        if len(kinds) != 1:
+        if len(kinds) != 1 or not isinstance(kinds[0], str):
             raise JsonSchemaMistake(f"{path}: more than one type: {', '.join(map(str, kinds))}")
         return {**schema, "type": kinds[0]}, len(kinds) < len(schema["type"])
-    branches = schema.get("oneOf") or schema.get("anyOf")
-    if branches is None:
+    word = next((word for word in ("oneOf", "anyOf") if schema.get(word)), None)
+    if word is None:
         return schema, False
-    others = [b for b in branches if _followed(b, document, path).get("type") != "null"]
+    others = [b for b in schema[word] if _followed(b, document, path).get("type") != "null"]
     if len(others) != 1:
         raise JsonSchemaMistake(f"{path}: more than one type in oneOf or anyOf")
-    return _followed(others[0], document, path), len(others) < len(branches)
-
-
-def top(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with its own properties at the top, also where it says only which definition they are in."""
-    if "$ref" not in document:
-        return document
-    return {**{key: value for key, value in document.items() if key != "$ref"}, **_followed(document, document, "$")}
+    beside = {key: said for key, said in schema.items() if key != word}
+    inner, nullable = present(_both(beside, _followed(others[0], document, path), path), document, path, depth + 1)
+    return inner, nullable or len(others) < len(schema[word])
 
 
 def inlined(schema: Any, document: Any, depth: int = 0) -> Any:

@@ -14,6 +14,8 @@ from penstock.sink.contract import Incoming
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
+_WIDENING = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
+
 
 def stored(columns: StructType) -> list[str]:
     """The columns of an upserted table: those that say what to do with the row are not kept."""
@@ -64,8 +66,9 @@ def require_upsertable(sink: str, incoming: Incoming, key: Iterable[str], order_
         )
 
 
-def misfit(rows: StructType, table: StructType, *, evolve: bool, at: str = "") -> str | None:
-    """Why rows of these columns must not go into the table, or None when they fit.
+def misfit(rows: StructType, table: StructType, *, evolve: bool, widen: bool = False, at: str = "") -> str | None:
+    """Why rows of these columns must not go into the table, or None when they fit. `evolve`: it can be given columns;
+    `widen`: and columns of it a wider type.
 
     Engines are lenient when they merge: columns the table lacks are left out, a timestamp is cut to a date. A column
     that the rows lack is no misfit: it becomes null, as with an append.
@@ -77,10 +80,10 @@ def misfit(rows: StructType, table: StructType, *, evolve: bool, at: str = "") -
         kind = have.get(field.name.lower())
         if kind is None and not evolve:
             return f"column '{at}{field.name}' is new"
-        if kind is None or _plain(kind) == _plain(field.dataType):
+        if kind is None or _plain(kind) == _plain(field.dataType) or (widen and _is_wider(field.dataType, kind)):
             continue
         if isinstance(kind, StructType) and isinstance(field.dataType, StructType):
-            inside = misfit(field.dataType, kind, evolve=evolve, at=f"{at}{field.name}.")
+            inside = misfit(field.dataType, kind, evolve=evolve, widen=widen, at=f"{at}{field.name}.")
             if inside:
                 return inside
             if len(kind) > len(field.dataType):
@@ -109,6 +112,15 @@ def widened(columns: StructType) -> StructType:
 
     text = re.sub(r'("(?:type|elementType|keyType|valueType)":)"(?:byte|short)"', r'\1"integer"', columns.json())
     return StructType.fromJson(json.loads(text))
+
+
+def _is_wider(kind: DataType, than: DataType) -> bool:
+    """Every value of `than` is one of `kind`, and Delta can make a column of it so."""
+    from pyspark.sql.types import DecimalType
+
+    if isinstance(kind, DecimalType) and isinstance(than, DecimalType):
+        return kind.scale >= than.scale and kind.precision - kind.scale >= than.precision - than.scale
+    return any(_plain(than) in order[: order.index(_plain(kind))] for order in _WIDENING if _plain(kind) in order)
 
 
 def _plain(kind: DataType) -> str:

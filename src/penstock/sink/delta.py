@@ -17,17 +17,14 @@ from penstock.sink.columns import require_columns
 from penstock.sink.contract import Incoming, Written, read_through
 from penstock.sink.delta_maintenance import Maintenance
 from penstock.sink.delta_sink import OfDelta
-from penstock.sink.engine import condition_of, engine_errors
-from penstock.spec.types import quoted
+from penstock.sink.engine import engine_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql import DataFrame
 
     from penstock.sink.native import NewFile
-
-_OTHER_TYPE = "DELTA_FAILED_TO_MERGE_FIELDS"
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class DeltaSink(OfDelta):
         if self.partition_by:
             writer = writer.partitionBy(*self.partition_by)
         try:
-            self._save(writer, rows.sparkSession)
+            self.save(writer, rows.sparkSession, evolve=self.evolve)
         except engine_errors() as error:
             raise self.log.failure(error, batch) from error
         rows_held = self.log.rows_of(batch)
@@ -74,23 +71,6 @@ class DeltaSink(OfDelta):
         if self.maintenance:
             self.maintenance.after_batch()
         return Written(rows)
-
-    def _save(self, writer: DataFrameWriter, spark: SparkSession) -> None:
-        try:
-            writer.save(str(self.path))
-        except engine_errors() as error:  # of another type: Delta says so before it has read a row
-            if not (self.evolve and condition_of(error) == _OTHER_TYPE and self._widens(spark)):
-                raise
-            writer.save(str(self.path))
-
-    def _widens(self, spark: SparkSession) -> bool:
-        """Let the table take a wider type (int to bigint), from the first batch on that needs it and not before:
-        delta-rs, for one, does not read such tables yet. Whether it could not do so before."""
-        table = self.table()
-        if table is None or "typeWidening" in (table.protocol().reader_features or []):
-            return False
-        spark.sql(f"ALTER TABLE delta.{quoted(str(self.path))} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
-        return True
 
     def table(self) -> DeltaTable | None:
         """The table as a reader that is not Spark sees it."""

@@ -105,6 +105,14 @@ class DeltaLog:
             return ""
         return other_columns(table, columns) or demands(table)
 
+    def commit_none(self, batch: Batch) -> bool:
+        """A commit that says that the batch has no rows. False where only the engine can make one."""
+        table = self.table()
+        if table is None or demands(table):
+            return False
+        self.commit(batch, (), table.schema().to_arrow())
+        return True
+
     def commit(self, batch: Batch, files: Sequence[NewFile], columns: pa.Schema) -> int:
         """Add files that workers wrote to the table, in one commit like those that Spark makes. Returns their rows."""
         from deltalake import CommitProperties, Schema, Transaction

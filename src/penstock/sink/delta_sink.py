@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.record import Batch, Known
 from penstock.sink.delta_log import DeltaLog
+from penstock.sink.engine import condition_of, engine_errors
+from penstock.spec.types import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameWriter, SparkSession
+
+_OTHER_TYPE = "DELTA_FAILED_TO_MERGE_FIELDS"
 
 
 @dataclass(frozen=True)
@@ -20,6 +28,23 @@ class OfDelta:
 
     def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None:
         self.log.prepare(batch, known, accepted)
+
+    def save(self, writer: DataFrameWriter, spark: SparkSession, *, evolve: bool) -> None:
+        try:
+            writer.save(str(self.path))
+        except engine_errors() as error:  # of another type: Delta says so before it has read a row
+            if not (evolve and condition_of(error) == _OTHER_TYPE and self._widens(spark)):
+                raise
+            writer.save(str(self.path))
+
+    def _widens(self, spark: SparkSession) -> bool:
+        """Let the table take a wider type (int to bigint), from the first batch on that needs it and not before:
+        delta-rs, for one, does not read such tables yet. Whether it could not do so before."""
+        table = self.log.table()
+        if table is None or "typeWidening" in (table.protocol().reader_features or []):
+            return False
+        spark.sql(f"ALTER TABLE delta.{quoted(str(self.path))} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+        return True
 
     def held(self, batch: Batch) -> int | None:
         """Rows the table has of this batch, or None when it was not written."""

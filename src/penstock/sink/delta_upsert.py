@@ -3,12 +3,14 @@
 1. Of the rows of the batch the newest one per key is kept (`latest.py`).
 2. The table is created, or given the columns it lacks, by an append of no rows. A crash right after it leaves a table
    that readers see as before, and the replay finds it done.
-3. One MERGE updates, inserts and deletes, and records `txn(appId, version = batch id)` in the same atomic step.
+3. One MERGE updates, inserts and deletes, and records `txn(appId, version = batch id)` in the same atomic step. Where
+   no row is left a commit of nothing does: to learn from the table that nothing changes takes seconds.
 4. A replay finds that transaction and merges nothing; Delta itself also skips a second merge with it.
 """
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import SinkBusy, SinkFailed
 from penstock.record import Batch
-from penstock.sink.columns import misfit, require_columns, require_upsertable
+from penstock.sink.columns import misfit, require_columns, require_upsertable, stored
 from penstock.sink.contract import Incoming, Written
 from penstock.sink.delta_maintenance import Maintenance
 from penstock.sink.delta_sink import OfDelta
@@ -50,6 +52,28 @@ class DeltaUpsertSink(OfDelta):
     def suits(self, incoming: Incoming) -> None:
         require_upsertable(self.name, incoming, self.key, self.order_by)
         require_columns(self.name, incoming, partition_by=self.partition_by)
+        self._require_fit(incoming)
+
+    def _require_fit(self, incoming: Incoming) -> None:
+        """Before any sink of the pipeline writes, also where a schema has changed between two batches. The table is
+        looked at without the engine, which may lack Delta's jar when a pipeline is only planned."""
+        from pyspark.sql.types import StructType
+
+        table = self.log.table()
+        if table is None:
+            return
+        have = StructType.fromJson(json.loads(table.schema().to_json()))
+        rows = StructType([incoming.columns[name] for name in stored(incoming.columns)])
+        if why := misfit(rows, have, evolve=self.evolve, widen=self.evolve):
+            raise self._misfit(f"sink '{self.name}' does not take the rows of view '{incoming.view}'", why)
+
+    def _misfit(self, what: str, why: str) -> SinkFailed:
+        return SinkFailed(
+            what,
+            cause=f"{why} (table {self.path})",
+            next_command="`evolve: add-columns` adds new columns and makes types wider; otherwise cast the column in a "
+            f"step, or give sink '{self.name}' another table",
+        )
 
     def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
         held = self.held(batch) if replay else None
@@ -58,7 +82,8 @@ class DeltaUpsertSink(OfDelta):
                 if held is None:
                     if self.maintenance:
                         self.maintenance.give_way()
-                    self._merge(batch, found)
+                    if found.kept or not self.log.commit_none(batch):
+                        self._merge(batch, found)
                     held = self.log.rows_of(batch)
         except engine_errors() as error:
             raise self._failure(error, batch) from error
@@ -92,20 +117,17 @@ class DeltaUpsertSink(OfDelta):
         """The columns of the table, which now exists and has those of the rows."""
         there = self.log.table() is not None
         columns = spark.table(self._place).schema if there else rows
-        why = misfit(rows, columns, evolve=self.evolve)
-        if why:
-            raise SinkFailed(
-                f"sink '{self.name}' refused batch {batch.id}",
-                cause=why,
-                next_command=f"compare the columns of view and table {self.path}; `evolve: add-columns` adds new ones",
-            )
+        if why := misfit(rows, columns, evolve=self.evolve, widen=self.evolve):
+            raise self._misfit(f"sink '{self.name}' refused batch {batch.id}", why)
         gained = there and misfit(rows, columns, evolve=False)
         if not there or gained:
             none = spark.createDataFrame([], rows).write.format("delta").mode("append")
             if self.partition_by:
                 none = none.partitionBy(*self.partition_by)
-            none.option("mergeSchema", bool(gained)).save(str(self.path))
+            self.save(none.option("mergeSchema", bool(gained)), spark, evolve=self.evolve)
             columns = spark.table(self._place).schema
+            if why := misfit(rows, columns, evolve=False):
+                raise self._misfit(f"sink '{self.name}' refused batch {batch.id}", why)
         return columns
 
     def _failure(self, error: Exception, batch: Batch) -> Exception:

@@ -6,7 +6,7 @@ A worker writes one Parquet file per task; nobody sees it until the driver publi
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -29,6 +29,15 @@ class Judged:
     good: pa.RecordBatch
     dead: pa.RecordBatch | None = None
     verdicts: pa.Array | None = None
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A sink's part of the worker where nothing is done with the records: a replay of what is written, or a count."""
+
+    def __call__(self, parts: Iterator[Judged], _origins: Any, /) -> None:
+        for _ in parts:
+            pass
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def stream(
     `cap`: most offsets of a batch, instead of the spec's. `waits`: a batch may wait for `min_offsets`; a run that ends
     once it has caught up would end before the last records.
     """
-    source, rate = pipeline.source, pipeline.rate
+    rate = pipeline.rate
     wait = {"minOffsetsPerTrigger": rate.min_offsets, "maxTriggerDelay": rate.max_delay} if waits else {}
     options = {
         **_common(pipeline),
@@ -38,7 +38,6 @@ def stream(
         "startingOffsets": starting_offsets,
         "maxOffsetsPerTrigger": str(rate.max_offsets if cap is None else cap),
         **{name: _setting(value) for name, value in wait.items() if value is not None},
-        "failOnDataLoss": "true" if source.on_data_loss == "fail" else "false",
     }
     return spark.readStream.format("kafka").options(**options).load()
 
@@ -49,13 +48,13 @@ def live(spark: SparkSession, pipeline: Pipeline, subscription: Subscription, st
         **_common(pipeline),
         **subscription.options,
         "startingOffsets": starting_offsets,
-        "failOnDataLoss": "true" if pipeline.source.on_data_loss == "fail" else "false",
     }
     return spark.readStream.format("kafka").options(**options).load()
 
 
-def bounded(spark: SparkSession, pipeline: Pipeline, ranges: Iterable[OffsetRange]) -> DataFrame:
-    """Just these offsets, as they are in Kafka now. Nothing is remembered."""
+def bounded(spark: SparkSession, pipeline: Pipeline, ranges: Iterable[OffsetRange], *, whole: bool = True) -> DataFrame:
+    """Just these offsets, as they are in Kafka now. Nothing is remembered. `whole`: what has expired is an error;
+    otherwise the spec's `on_data_loss` says whether it is."""
     assigned: dict[str, list[int]] = {}
     first: dict[str, dict[str, int]] = {}
     end: dict[str, dict[str, int]] = {}
@@ -68,6 +67,7 @@ def bounded(spark: SparkSession, pipeline: Pipeline, ranges: Iterable[OffsetRang
         "assign": json.dumps(assigned),
         "startingOffsets": json.dumps(first),
         "endingOffsets": json.dumps(end),
+        **({"failOnDataLoss": "true"} if whole else {}),
     }
     return spark.read.format("kafka").options(**options).load()
 
@@ -87,7 +87,7 @@ def _common(pipeline: Pipeline) -> dict[str, str]:
         "kafka.max.poll.records": "10000",
         **spark_options(pipeline),
         **{name: str(value) for name, value in split.items() if value is not None},
-        "failOnDataLoss": "true",
+        "failOnDataLoss": "true" if pipeline.source.on_data_loss == "fail" else "false",
         "includeHeaders": "true",
         # Only committed records count: an aborted transaction was never written (S9).
         "kafka.isolation.level": "read_committed",

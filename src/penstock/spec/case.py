@@ -11,7 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from penstock.spec.fields import FieldOrType, struct_of
 from penstock.spec.start import Partition, Time
+from penstock.spec.types import TypeMistake
 from penstock.spec.words import Name, Part, Text, TopicName, ViewName, require_one_of
 
 BYTES = ("text", "base64", "hex")
@@ -94,6 +96,27 @@ class Rows(Part):
 AnyRows = list[Row] | Rows
 
 
+class GivenTable(Part):
+    """Rows of a reference table. A list of rows is short for `{rows: [...]}`."""
+
+    rows: list[Row] = Field(description="The rows, by column. A column that is left out is null.")
+    fields: dict[str, FieldOrType] | None = Field(
+        None,
+        min_length=1,
+        description="The columns with their types. Default: those the spec declares (`file` with a schema, `kafka`), "
+        "else as the rows look: text, whole numbers, decimals, booleans.",
+    )
+
+    @model_validator(mode="after")
+    def _are_columns(self) -> GivenTable:
+        try:
+            if self.fields is not None:
+                struct_of(self.fields)
+        except TypeMistake as mistake:
+            raise PydanticCustomError("type", "{text}", {"text": str(mistake)}) from None
+        return self
+
+
 class Letter(Part):
     """A dead letter. What is left out is not compared."""
 
@@ -104,7 +127,10 @@ class Letter(Part):
     value: Any = Field(None, description="Its value: as text, or a mapping where it is JSON.")
     stage: Literal["decode", "contract", "transform", "sink"] | None = Field(None, description="Where it died.")
     error_class: Text | None = Field(None, description="Class of the error.", examples=["missing-field"])
-    rule: Name | None = Field(None, description="The rule of the contract that it broke.")
+    rule: Text | None = Field(
+        None,
+        description="The rule of the contract that it broke; `time of <view>` where a stateful step needs a time.",
+    )
     reason: Text | None = Field(None, description="Text that the reason holds.")
     sinks: list[Name] | None = Field(None, description="The sinks that do not have the record, where others have it.")
 
@@ -140,6 +166,10 @@ class Case(Part):
 
     name: Text = Field(description="What is tested, in words.")
     given: Given | list[Given] = Field(description="Records by topic; or a list of that, one for each batch.")
+    tables: dict[ViewName, list[Row]] = Field(
+        default_factory=dict,
+        description="Rows by reference table, for this case only: they take the place of those of the file.",
+    )
     expect: Expect = Field(description="What must come out.")
 
     @property
@@ -161,5 +191,10 @@ class Cases(Part):
     )
     defaults: dict[TopicName, Record] = Field(
         default_factory=dict, description="By topic: what records have that do not say otherwise."
+    )
+    tables: dict[ViewName, list[Row] | GivenTable] = Field(
+        default_factory=dict,
+        description="Rows by reference table of the spec: they stand for its file, Delta table, database or topic. "
+        "Those in a database or topic must be given, here or by the case.",
     )
     cases: list[Case] = Field(min_length=1, description="The tests.")

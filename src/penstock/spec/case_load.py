@@ -16,6 +16,7 @@ from penstock.spec.load import invalid, load, text_of, validated
 from penstock.spec.mistake import Mistake, dotted, instead
 from penstock.spec.mistake import Path as At
 from penstock.spec.model import Pipeline
+from penstock.spec.stateful_check import late_view_names, time_rules
 
 SUFFIXES = (".test.yaml", ".test.yml")
 
@@ -135,6 +136,7 @@ def _exact(data: Any, document: Document, at: At) -> Any:
 def _mistakes(tests: TestFile) -> Iterator[Mistake]:
     pipeline = tests.pipeline
     yield from _unknown_topics(tests, tests.cases.defaults, ("defaults",))
+    yield from _unknown_tables(tests, tests.cases.tables, ("tables",))
     names: set[str] = set()
     for i, case in enumerate(tests.cases.cases):
         at: At = ("cases", i)
@@ -145,6 +147,8 @@ def _mistakes(tests: TestFile) -> Iterator[Mistake]:
             below: At = (*at, "given", j) if isinstance(case.given, list) else (*at, "given")
             yield from _unknown_topics(tests, batch, below)
             yield from _given_mistakes(tests, batch, below)
+        yield from _unknown_tables(tests, case.tables, (*at, "tables"))
+        yield from _tables_elsewhere(tests, case, at)
         yield from _expect_mistakes(tests, pipeline, case.expect, (*at, "expect"))
 
 
@@ -154,6 +158,22 @@ def _unknown_topics(tests: TestFile, topics: Iterable[str], at: At) -> Iterator[
         if not source.reads_topic(topic):
             there = list(source.topics) or [str(source.pattern and source.pattern.match)]
             yield tests.key_mistake((*at, topic), f"the spec reads no topic '{topic}'", _there(topic, there))
+
+
+def _unknown_tables(tests: TestFile, tables: Iterable[str], at: At) -> Iterator[Mistake]:
+    there = list(tests.pipeline.references)
+    for name in tables:
+        if name not in there:
+            yield tests.key_mistake((*at, name), f"the spec has no reference '{name}'", _there(name, there))
+
+
+def _tables_elsewhere(tests: TestFile, case: Case, at: At) -> Iterator[Mistake]:
+    """Tables that a server would have to be asked for."""
+    for name, table in tests.pipeline.references.items():
+        if (table.jdbc or table.kafka) and name not in {*tests.cases.tables, *case.tables}:
+            where = "a database" if table.jdbc else "a topic"
+            message = f"reference '{name}' is in {where}, which tests do not ask"
+            yield tests.mistake(at, "missing-key", message, f"give its rows: `tables: {{{name}: [...]}}`")
 
 
 def _given_mistakes(tests: TestFile, batch: Given, at: At) -> Iterator[Mistake]:
@@ -171,7 +191,8 @@ def _given_mistakes(tests: TestFile, batch: Given, at: At) -> Iterator[Mistake]:
 
 
 def _expect_mistakes(tests: TestFile, pipeline: Pipeline, expect: Expect, at: At) -> Iterator[Mistake]:
-    views = [*pipeline.source.reads(), *(step.view for step in pipeline.transform)]
+    steps = pipeline.transform
+    views = [*pipeline.source.reads(), *(step.view for step in steps), *late_view_names(steps)]
     rules = {rule.name: rule.otherwise for rules in pipeline.contract.values() for rule in rules}
     dropping = [*(name for name, otherwise in rules.items() if otherwise == "drop"), TOMBSTONES]
     for kind, named, there in (
@@ -184,7 +205,7 @@ def _expect_mistakes(tests: TestFile, pipeline: Pipeline, expect: Expect, at: At
             if name not in there:
                 yield tests.key_mistake((*at, part, name), f"the spec has no {kind} '{name}'", _there(name, there))
     letters: list[Letter] = expect.dead_letters if isinstance(expect.dead_letters, list) else []
-    deadly = [name for name, otherwise in rules.items() if otherwise == "dead-letter"]
+    deadly = [name for name, otherwise in rules.items() if otherwise == "dead-letter"] + time_rules(pipeline)
     for i, letter in enumerate(letters):
         here = (*at, "dead_letters", i)
         if letter.rule is not None and letter.rule not in deadly:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.record import reserved
 from penstock.spec.fields import Schema
 from penstock.spec.formats import CsvFormat, JsonFormat
+from penstock.spec.idle_keys import idle_keys
 from penstock.spec.real_time import real_time_mistakes
 from penstock.spec.start import StartAt
 from penstock.spec.stateful_check import late_view_names, stateful_mistakes
@@ -47,6 +48,7 @@ def cross_check(spec: Pipeline) -> list[CrossMistake]:
     return (
         found
         + _source_mistakes(spec.source)
+        + list(idle_keys(spec.source))
         + _registry_mistakes(spec)
         + _target_mistakes(spec)
         + _rate_mistakes(spec.rate)
@@ -114,14 +116,16 @@ def _registry_mistakes(spec: Pipeline) -> list[CrossMistake]:
     """Formats whose schemas are in a registry, in a spec that names none."""
     if spec.registry is not None:
         return []
-    text = "its schema is in a registry, and the spec names none: add `registry: {url: ...}`"
-    return [(at, f"{how.format}: {text}", []) for at, how in spec.formats().items() if _asks_registry(how)]
+    return [(at, f"{how.format}: {why}", []) for at, how in spec.formats().items() if (why := _asks_registry(how))]
 
 
-def _asks_registry(how: object) -> bool:
+def _asks_registry(how: object) -> str | None:
+    add = "the spec names none: add `registry: {url: ...}`"
     if isinstance(how, JsonFormat):
-        return how.schema_ is None
-    return getattr(how, "wire", "raw") == "registry"
+        return f"without `schema` a registry is asked for it, and {add}, or a `schema`" if how.schema_ is None else None
+    if getattr(how, "wire", "raw") == "registry":
+        return f"its records carry the id of a schema in a registry, and {add}, or `wire: raw` where they carry no id"
+    return None
 
 
 def _view_mistakes(spec: Pipeline) -> list[CrossMistake]:
@@ -190,7 +194,10 @@ def _target_mistakes(spec: Pipeline) -> list[CrossMistake]:
         where = ("dead_letters", "kafka", "topic")
         pattern = spec.source.pattern
         if pattern and "{topic}" in dead.kafka.topic:
-            text = "one topic for all dead letters is needed, because topics that join later have none of their own"
+            text = (
+                "with `pattern` one topic takes all dead letters, because topics that join later have none of their "
+                "own: add `dead_letters: {kafka: {topic: NAME}}`"
+            )
             found.append((where, text, []))
         targets = {dead.kafka.topic.replace("{topic}", topic) for topic in spec.source.topics or [""]}
         for target in sorted(targets):

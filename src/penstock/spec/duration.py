@@ -42,6 +42,15 @@ def text(value: timedelta) -> str:
     return f"{milliseconds}ms"
 
 
+def span(seconds: float) -> str:
+    """A stretch of time as people say it, no more exact than they would."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return " ".join([f"{minutes} min"] * bool(minutes) + [f"{rest} s"] * bool(rest or not minutes))
+
+
 Duration = Annotated[
     timedelta,
     BeforeValidator(parse),

@@ -77,7 +77,9 @@ class AvroFormat(FromRegistry):
     @model_validator(mode="after")
     def _raw_needs_a_schema(self) -> AvroFormat:
         if self.wire == "raw" and self.schema_ is None:
-            raise PydanticCustomError("one_kind", "avro with `wire: raw` needs a schema")
+            raise PydanticCustomError(
+                "one_kind", "avro with `wire: raw` needs a schema: add `schema`, the path of an .avsc file"
+            )
         return self
 
 
@@ -102,7 +104,9 @@ class ProtobufFormat(FromRegistry):
     @model_validator(mode="after")
     def _raw_needs_a_schema(self) -> ProtobufFormat:
         if self.wire == "raw" and self.schema_ is None:
-            raise PydanticCustomError("one_kind", "protobuf with `wire: raw` needs a schema")
+            raise PydanticCustomError(
+                "one_kind", "protobuf with `wire: raw` needs a schema: add `schema`, the path of a .proto file"
+            )
         return self
 
 

@@ -114,11 +114,12 @@ def _schema_files(document: Document, base: Path) -> list[Mistake]:
 
 
 def _python_steps(pipeline: Pipeline, document: Document) -> Iterator[Mistake]:
-    """Functions that are not where the spec says. Their files are read, not run."""
+    """Functions and classes that are not where the spec says. Their files are read, not run."""
     for i, step in enumerate(pipeline.transform):
-        fault = fault_of(step.python, pipeline.base) if step.python else None
+        named = step.python or step.state
+        fault = fault_of(named, pipeline.base) if named else None
         if fault is not None:
-            path = ("transform", i, "python", "function")
+            path = ("transform", i, *(("python", "function") if step.python else ("state", "processor")))
             spot = document.value_spot(path)
             where = (document.file, spot.line, spot.column, dotted(path))
             yield Mistake(*where, "function-missing", fault.message, fault.hint)

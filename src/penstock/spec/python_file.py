@@ -1,4 +1,4 @@
-"""What is wrong with a function that a spec names, found by reading its file: nothing is imported, nothing is run."""
+"""What is wrong with a function or class that a spec names, found by reading its file: nothing is imported or run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from penstock.spec.mistake import instead
-from penstock.spec.python_step import PythonStep
+from penstock.spec.python_step import PythonStep, parts
+from penstock.spec.stateful import State
 
 
 @dataclass(frozen=True)
@@ -25,15 +26,16 @@ def file_of(module: str, base: Path) -> Path | None:
     return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
 
 
-def fault_of(step: PythonStep, base: Path) -> Fault | None:
+def fault_of(step: PythonStep | State, base: Path) -> Fault | None:
     """None also where the module is installed and is not a file that can be read."""
-    file = file_of(step.module, base)
+    written = step.function if isinstance(step, PythonStep) else step.processor
+    kind = "function" if isinstance(step, PythonStep) else "class"
+    module, name = parts(written)
+    file = file_of(module, base)
     if file is None:
-        if _installed(step.module):
+        if _installed(module):
             return None
-        return Fault(
-            f"no module '{step.module}'", f"looked for {'/'.join(step.module.split('.'))}.py in {base}, then installed"
-        )
+        return Fault(f"no module '{module}'", _place(module, name, base))
     try:
         tree = ast.parse(file.read_bytes(), str(file))
     except SyntaxError as error:
@@ -41,9 +43,15 @@ def fault_of(step: PythonStep, base: Path) -> Fault | None:
     except (OSError, ValueError) as error:
         return Fault(f"{file} cannot be read: {error}")
     names = list(_names(tree.body))
-    if step.name not in names and "*" not in names:
-        return Fault(f"no function '{step.name}' in {file.name}", instead(step.name, _functions(tree)))
-    return _wrong_number(step, tree, file)
+    if name not in names and "*" not in names:
+        return Fault(f"no {kind} '{name}' in {file.name}", instead(name, _public(tree, kind)))
+    return _wrong_number(step, tree, file) if isinstance(step, PythonStep) else None
+
+
+def _place(module: str, name: str, base: Path) -> str:
+    if module.endswith(".py"):
+        return f"a file is named as a module: {module.removesuffix('.py')}:{name}"
+    return f"looked for {'/'.join(module.split('.'))}.py in {base}, then installed"
 
 
 def _wrong_number(step: PythonStep, tree: ast.Module, file: Path) -> Fault | None:
@@ -58,8 +66,9 @@ def _wrong_number(step: PythonStep, tree: ast.Module, file: Path) -> Fault | Non
     return None
 
 
-def _functions(tree: ast.Module) -> list[str]:
-    return [each.name for each in tree.body if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")]
+def _public(tree: ast.Module, kind: str) -> list[str]:
+    wanted = ast.FunctionDef if kind == "function" else ast.ClassDef
+    return [each.name for each in tree.body if isinstance(each, wanted) and not each.name.startswith("_")]
 
 
 def _names(body: list[ast.stmt]) -> Iterator[str]:

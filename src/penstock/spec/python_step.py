@@ -1,4 +1,4 @@
-"""Steps in Python: a function that takes views as DataFrames and gives the new one."""
+"""Steps in Python: a function that takes views as DataFrames and gives the new one; and how a spec names Python."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from pydantic import BeforeValidator, Field, StringConstraints
 
 from penstock.spec.words import Part, ViewName
 
-FUNCTION = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
+# `module:name`, for functions and classes alike.
+NAMED = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
+Named = Annotated[str, StringConstraints(pattern=NAMED)]
+
+
+def parts(written: str) -> tuple[str, str]:
+    """Module and name."""
+    module, _, name = written.partition(":")
+    return module, name
 
 
 def _listed(value: Any) -> Any:
@@ -20,7 +28,7 @@ class PythonStep(Part):
     called before the start, over no rows, and for every batch, more than once: it only says what is to be computed.
     """
 
-    function: Annotated[str, StringConstraints(pattern=FUNCTION)] = Field(
+    function: Named = Field(
         description="`module:function`. The module is a file in the directory of the spec, or installed.",
         examples=["steps:with_risk"],
     )
@@ -30,11 +38,11 @@ class PythonStep(Part):
 
     @property
     def module(self) -> str:
-        return self.function.partition(":")[0]
+        return parts(self.function)[0]
 
     @property
     def name(self) -> str:
-        return self.function.partition(":")[2]
+        return parts(self.function)[1]
 
     @property
     def text(self) -> str:

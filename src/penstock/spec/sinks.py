@@ -61,8 +61,9 @@ class DeltaTable(Part):
     upsert: Upsert | None = Field(None, description="Replace rows by key. Default: append.")
     evolve: Literal["add-columns"] | None = Field(
         None,
-        description="`add-columns`: columns that the view has gained are added to the table. Without it the table "
-        "keeps its columns, and a view with others is refused.",
+        description="`add-columns`: columns that the view has gained are added to the table, and types that became "
+        "wider in the view (int to bigint) do in the table. Without it the table keeps its columns, and a view with "
+        "others is refused.",
     )
     optimize: Optimize | None = Field(None, description="Join small files on a schedule.")
     vacuum: Vacuum | None = Field(None, description="Remove unused files on a schedule.")

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from penstock.spec.formats import AnyFormat
+from penstock.spec.java_pattern import differs
 from penstock.spec.start import Partition, Start
 from penstock.spec.words import Part, Text, TopicName, ViewName
 
@@ -64,6 +65,13 @@ class Pattern(Read):
             re.compile(text)
         except re.error as error:
             raise PydanticCustomError("pattern", "not a regular expression: {error}", {"error": str(error)}) from None
+        if piece := differs(text):
+            raise PydanticCustomError(
+                "pattern",
+                "'{piece}' does not mean the same to Spark, which reads regular expressions as Java does: write it "
+                "another way",
+                {"piece": piece},
+            )
         return text
 
     def matches(self, topic: str) -> bool:
@@ -82,7 +90,7 @@ class Source(Part):
     )
     on_data_loss: Literal["fail", "continue"] = Field(
         "fail",
-        description="What happens when offsets expired before they were read: `fail` stops the pipeline; `continue` "
+        description="What happens when offsets expired unread: `fail` stops the pipeline; `continue` "
         "goes on, writes the missing ranges into the ledger and says so.",
     )
     min_partitions: int | None = Field(

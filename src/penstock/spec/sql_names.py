@@ -34,6 +34,16 @@ def names(sql: str) -> list[str]:
     return list(found)
 
 
+def may_read(sql: str, name: str) -> bool:
+    """Whether a query may read a view or a table: its name is there, and not as a text or as a column of something."""
+    tokens = [(kind, text) for kind, text in _tokens(sql) if kind != "space"]
+    return any(
+        (text if kind == "word" else text[1:-1]).lower() == name.lower() and not _is(tokens, at - 1, ".")
+        for at, (kind, text) in enumerate(tokens)
+        if kind in ("word", "quoted")
+    )
+
+
 def _tokens(sql: str) -> list[tuple[str, str]]:
     return [(found.lastgroup or "", found[0]) for found in _TOKEN.finditer(sql)]
 

@@ -13,6 +13,7 @@ from penstock.errors import BadArgument
 from penstock.spec import duration
 from penstock.spec.words import Part, TopicName
 
+_SECONDS = range(10**8, 10**11)  # as milliseconds these are of 1970 to 1973, when there was no Kafka
 EARLIEST, LATEST = -2, -1  # Kafka's own markers, accepted wherever an offset is
 
 
@@ -42,6 +43,12 @@ def moment(text: str) -> int:
 def _time(value: Any, _handler: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise PydanticCustomError("time", "expected a time such as 2026-11-01T00:00:00Z, or milliseconds since 1970")
+    if isinstance(value, int) and value in _SECONDS:
+        raise PydanticCustomError(
+            "time",
+            "{value} looks like seconds since 1970: write milliseconds, {ms}",
+            {"value": value, "ms": value * 1000},
+        )
     try:
         return value if isinstance(value, int) else milliseconds(value)
     except ValueError:
@@ -79,7 +86,8 @@ class StartAt(Part):
     )
     timestamp: Time | dict[TopicName, Time | dict[PartitionKey, Time]] | None = Field(
         None,
-        description="The first record that is not older than this: one time for all, or a time per topic or partition.",
+        description="The first record that is not older than this: one time for all, or a time per topic or partition; "
+        "2026-11-01T00:00:00Z, or milliseconds since 1970.",
     )
     others: Literal["earliest", "latest"] = Field(
         "earliest", description="Where partitions begin that are not named above."

@@ -7,13 +7,14 @@ be late) decides when a window closes, when a key is forgotten, and which record
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from penstock.spec.duration import Duration, text
 from penstock.spec.fields import FieldOrType
+from penstock.spec.python_step import Named
 from penstock.spec.words import Part, Text, ViewName
 
 Emit = Literal["append", "update", "complete"]
@@ -47,6 +48,11 @@ class Window(Part):
     @property
     def inputs(self) -> tuple[str, ...]:
         return (self.from_,)
+
+    @property
+    def drops_late(self) -> bool:
+        """Whether a row can come too late: the engine then drops it. With `complete` no window is ever closed."""
+        return self.emit != "complete"
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -94,6 +100,11 @@ class Deduplicate(Part):
     @property
     def inputs(self) -> tuple[str, ...]:
         return (self.from_,)
+
+    @property
+    def drops_late(self) -> bool:
+        """As for windows."""
+        return True
 
     @property
     def late_after(self) -> timedelta | None:
@@ -149,6 +160,11 @@ class Join(Part):
         return (self.left.from_, self.right.from_)
 
     @property
+    def drops_late(self) -> bool:
+        """As for windows."""
+        return True
+
+    @property
     def emit(self) -> Emit:
         return "append"
 
@@ -178,9 +194,9 @@ class State(Part):
 
     from_: ViewName = Field(alias="from", description="The view whose rows the processor gets.")
     key: list[Text] = Field(min_length=1, description="Columns that make the key.")
-    processor: Annotated[str, StringConstraints(pattern=r"^[^:]+:[A-Za-z_][A-Za-z0-9_]*$")] = Field(
-        description="`file.py:Class`, the file relative to the spec, or `module:Class`.",
-        examples=["streaks.py:Streaks"],
+    processor: Named = Field(
+        description="`module:Class`. The module is a file in the directory of the spec, or installed.",
+        examples=["streaks:Streaks"],
     )
     fields: dict[str, FieldOrType] = Field(
         min_length=1, description="The columns of the rows it gives, with their types."
@@ -189,12 +205,19 @@ class State(Part):
         "none", description="The time its timers are in: that of the records, or the clock."
     )
     time: Text | None = Field(None, description="Column with the event time, a timestamp. Needed for `timers: event`.")
-    late_after: Duration | None = Field(None, description="As for windows; needed with `time`.")
+    late_after: Duration | None = Field(
+        None, description="As for windows: needed with `time`, but for a step over the view of another stateful one."
+    )
     emit: Literal["append", "update"] = Field("append", description=_EMIT)
 
     @property
     def inputs(self) -> tuple[str, ...]:
         return (self.from_,)
+
+    @property
+    def drops_late(self) -> bool:
+        """As for windows. Where timers are not in event time the class gets every row."""
+        return self.timers == "event"
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -203,9 +226,9 @@ class State(Part):
     @model_validator(mode="after")
     def _timed(self) -> State:
         if self.timers == "event" and self.time is None:
-            raise PydanticCustomError("stateful", "`timers: event` needs `time` and `late_after`")
-        if (self.time is None) != (self.late_after is None):
-            raise PydanticCustomError("stateful", "`time` and `late_after` go together")
+            raise PydanticCustomError("stateful", "`timers: event` needs `time`")
+        if self.late_after is not None and self.time is None:
+            raise PydanticCustomError("stateful", "`late_after` is about an event time: it needs `time`")
         return self
 
     def said(self) -> str:
@@ -237,6 +260,11 @@ def keeps_for(of: AnyStateful | None) -> timedelta | None:
     if isinstance(of, Join):
         return of.within + (of.before or none) + max(of.left.late_after, of.right.late_after)
     return None
+
+
+def time_rule(view: str) -> str:
+    """What a rule is called that nobody writes: records without the event time of a step are dead letters."""
+    return f"time of {view}"
 
 
 def late_views(view: str, of: AnyStateful) -> tuple[str, ...]:

@@ -3,8 +3,9 @@
 1. A pipeline has one chain of them: each, from the second on, is over the view of the one before it. The rows of
    the last one are what a batch is made of.
 2. The first one says how late records may be. Its watermark counts for the others.
-3. What is looked up in front of one stays as it is while the query runs.
-4. Where rows are emitted more than once (`update`, `complete`), every sink that gets them must be able to replace.
+3. What is looked up in front of one stays as it is while the query runs, and no rule there compares records.
+4. Timers of the clock need to be told how often to look at it.
+5. Where rows are emitted more than once (`update`, `complete`), every sink that gets them must be able to replace.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from penstock.spec.stateful import AnyStateful, Join, State, Window, late_views
+from penstock.spec.sql_names import may_read
+from penstock.spec.stateful import AnyStateful, Join, State, Window, late_views, sides, time_rule
 from penstock.spec.steps import Step, stateful_steps
 
 if TYPE_CHECKING:
@@ -39,33 +41,86 @@ def stateful_mistakes(spec: Pipeline) -> Iterator[_Mistake]:
     if first is not None and keeping[0].deduplicate and keeping[0].deduplicate.within is None:
         at = ("transform", steps.index(keeping[0]), "deduplicate")
         yield at, "it lacks `within`: without it no key could ever be forgotten", []
-    if isinstance(first, State) and len(keeping) > 1:
-        text = f"'{keeping[0].view}' keeps state by a class of your own: no other stateful step can follow it"
-        yield ("transform", steps.index(keeping[1])), text, []
+    if isinstance(first, State) and first.time is not None and first.late_after is None:
+        at = ("transform", steps.index(keeping[0]), "state")
+        yield at, "it lacks `late_after`: without it event time would never come to an end", []
+    for before, step in pairwise(keeping):
+        if before.state:
+            text = f"'{before.view}' keeps state by a class of your own: no other stateful step can follow it"
+            yield ("transform", steps.index(step)), text, []
+    for step in keeping:
+        if step.state and step.state.timers == "processing" and spec.trigger == "continuous":
+            text = (
+                "timers of the clock are looked at by batches, and with `trigger: continuous` one would follow the "
+                "other without a pause: say how often, such as `trigger: {every: 10s}`"
+            )
+            yield ("transform", steps.index(step), "state", "timers"), text, []
     yield from _of_tables(spec, steps[: steps.index(keeping[-1])])
+    yield from _of_contracts(spec, steps[: steps.index(keeping[-1]) + 1])
     yield from _of_sinks(spec, steps, keeping)
 
 
 def _of_tables(spec: Pipeline, before: list[Step]) -> Iterator[_Mistake]:
     """Reference tables in front of a stateful step: the stream is planned once, with the table of the start."""
     for i, step in enumerate(before):
-        table = spec.references.get(step.enrich.reference) if step.enrich else None
-        if table is not None and table.refresh is not None:
-            text = "a table with `refresh` cannot be looked up before a step that keeps state: the stream has one plan"
-            yield ("transform", i, "enrich", "reference"), text, []
+        for name in _tables_of(spec, step):
+            if spec.references[name].refresh is not None:
+                at = {"enrich": ("enrich", "reference"), "python": ("python", "from")}.get(step.kind, (step.kind,))
+                text = (
+                    f"'{name}' has `refresh`, and such a table cannot be read before a step that keeps state: the "
+                    "stream has one plan"
+                )
+                yield ("transform", i, *at), text, []
         if step.enrich and step.enrich.missing:
             text = "only `null` before a step that keeps state: let a step after it tell rows without a counterpart"
             yield ("transform", i, "enrich", "missing"), text, []
 
 
+def _of_contracts(spec: Pipeline, stream: list[Step]) -> Iterator[_Mistake]:
+    """Records in front of a stateful step are judged in the stream, one by one."""
+    needed: set[str] = set()
+    for i, step in reversed([*enumerate(stream)]):
+        if step.stateful or step.view.lower() in needed:
+            known = [*spec.source.reads(), *(before.view for before in stream[:i])]
+            needed |= {view.lower() for view in known if reads(step, view)}
+    for view, rules in spec.contract.items():
+        for i, rule in enumerate(rules):
+            if rule.unique and view.lower() in needed:
+                text = "records before a step that keeps state are judged one by one: use a `deduplicate` step"
+                yield ("contract", view, i, "unique"), text, []
+
+
+def tables_of_stream(spec: Pipeline) -> set[str]:
+    """The reference tables that the stream of a pipeline may read: its plan has the copies of the start in it."""
+    steps = list(spec.transform)
+    last = max((i for i, step in enumerate(steps) if step.stateful), default=0)
+    return {name for step in steps[:last] for name in _tables_of(spec, step)}
+
+
+def _tables_of(spec: Pipeline, step: Step) -> list[str]:
+    """Those that a step reads. Of SQL the names in its text count, so one too many rather than one too few."""
+    if step.sql is not None:
+        return [name for name in spec.references if may_read(step.sql, name)]
+    named = [step.enrich.reference] if step.enrich else step.python.from_ if step.python else []
+    return [name for name in spec.references if name.lower() in [each.lower() for each in named]]
+
+
 def late_view_names(steps: Iterable[Step]) -> list[str]:
     """Views of late rows that sinks can read: those of the first stateful step. Later ones get nothing late."""
     first = next((step for step in steps if step.stateful), None)
-    return (
-        []
-        if first is None or first.stateful is None or _never_late(first.stateful)
-        else list(late_views(first.view, first.stateful))
-    )
+    if first is None or first.stateful is None or not _has_late_view(first.stateful):
+        return []
+    return list(late_views(first.view, first.stateful))
+
+
+def time_rules(spec: Pipeline) -> list[str]:
+    """The rules that stateful steps over source views bring along: their records need an event time."""
+    sources = {view.lower() for view in spec.source.reads()}
+    return [
+        time_rule(step.view)
+        for step in stateful_steps(spec.transform)
+        if step.stateful and any(view.lower() in sources and time for view, time, _ in sides(step.stateful))
+    ]
 
 
 def reads(step: Step, view: str) -> bool:
@@ -86,8 +141,9 @@ def depending(steps: Iterable[Step], on: str) -> set[str]:
     return found
 
 
-def _never_late(of: AnyStateful) -> bool:
-    return (isinstance(of, Window) and of.emit == "complete") or (isinstance(of, State) and of.time is None)
+def _has_late_view(of: AnyStateful) -> bool:
+    """Of a class that misses nothing it holds the rows without the time that the class asks for."""
+    return of.drops_late or (isinstance(of, State) and of.time is not None)
 
 
 def _of_inputs(spec: Pipeline, steps: list[Step]) -> Iterator[_Mistake]:

@@ -2,7 +2,7 @@
 
 The moments, in the order of a batch: before the write; during it (a task that never gets all its rows, a task that is
 run again, a process killed with SIGKILL); after the write, when its result is lost; after the ledger entry, before
-Spark's commit.
+Spark's commit. `replay` goes through those in which the sink itself was not disturbed.
 """
 
 from __future__ import annotations
@@ -12,27 +12,28 @@ from penstock.testing import doomed
 from penstock.testing.mishap import Fails
 from penstock.testing.portion import Portion
 from penstock.testing.trial import Broken, Trial
+from penstock.testing.writing import says_what_it_holds
 
 _MANY = 3_000  # rows of each input partition: more than the pipe between engine and worker keeps back
 
 
 def replay(trial: Trial) -> None:
-    """A batch that is written again leaves the place as it was, and the answer is the same."""
+    """A batch that is run again leaves the place as it was, and the answer is the same: after a crash before the write,
+    between write and ledger, between ledger and commit, and when the same sink is asked again."""
     first, second = trial.numbered(), trial.numbered()
-    sink = trial.begin(first)
-    once = trial.write(sink, first, replay=True)
-    _same(trial, trial.write(sink, first, replay=True), once)
-    trial.expect(first, when="after a batch was written again")
-    trial.write(sink, second, replay=False)
-    trial.expect(first, second, when="in the batch after a replay")
-
-
-def crash_before_write(trial: Trial) -> None:
-    """A batch that was planned, and of which nothing was written, is written by its replay."""
-    first = trial.numbered()
     trial.begin(first)
-    trial.write(trial.again(first), first, replay=True)
+    once = trial.write(trial.again(first), first, replay=True)
     trial.expect(first, when="after a crash before the write")
+    _same(trial, trial.write(trial.again(first), first, replay=True), once)
+    trial.expect(first, when="after a crash between write and ledger")
+    sink = trial.again(first, written=first)
+    _same(trial, trial.write(sink, first, replay=True), once)
+    trial.expect(first, when="after a crash between ledger and commit")
+    then = trial.write(sink, second, replay=False)
+    _same(trial, trial.write(sink, second, replay=True), then)
+    trial.expect(first, second, when="after a batch was written again by the same sink")
+    if trial.exactly_once:
+        says_what_it_holds(trial, (first, once), (second, then))
 
 
 def crash_during_write(trial: Trial) -> None:
@@ -56,49 +57,34 @@ def task_run_again(trial: Trial) -> None:
     trial.expect(first, when="after a task was run again")
 
 
-def crash_after_write(trial: Trial) -> None:
-    """A write whose result nobody got, and that no ledger knows of, is found by the replay."""
-    first = trial.numbered()
-    once = trial.write(trial.begin(first), first, replay=True)
-    _same(trial, trial.write(trial.again(first), first, replay=True), once)
-    trial.expect(first, when="after a crash between write and ledger")
-
-
-def crash_before_commit(trial: Trial) -> None:
-    """A batch that is in the ledger, and that Spark did not commit, is found by the replay."""
-    first = trial.numbered()
-    once = trial.write(trial.begin(first), first, replay=True)
-    _same(trial, trial.write(trial.again(first, written=first), first, replay=True), once)
-    trial.expect(first, when="after a crash between ledger and commit")
-
-
 def killed(trial: Trial) -> None:
     """A process that is killed while it writes, halfway or near the end, leaves what its replay makes one batch of."""
     victim = Victim(trial)
     for moment in doomed.MOMENTS:
-        doomed.kill([victim.next()], trial.spark, moment)
-        victim.survives(moment)
+        doomed.kill([victim.next(moment)], trial.spark)
+        victim.survives()
 
 
 class Victim:
     """A pipeline whose next batch is written by a process that dies. Several can die in one process: `doomed.kill`."""
 
     def __init__(self, trial: Trial) -> None:
-        self.trial = trial
+        self.trial, self.moment = trial, doomed.MOMENTS[0]
         self.done: list[Portion] = []
         first = trial.numbered()
         trial.write(trial.begin(first), first, replay=True)
         self.done.append(first)
 
-    def next(self) -> doomed.Doomed:
-        portion = self.trial.numbered(_MANY)
+    def next(self, moment: doomed.Moment) -> doomed.Doomed:
+        self.moment, portion = moment, self.trial.numbered(_MANY)
         self.done.append(portion)
-        return doomed.Doomed(self.trial.subject, self.trial.pipeline, self.trial.query, self.done[-2], portion)
+        whose = self.trial.subject, self.trial.pipeline, self.trial.query
+        return doomed.Doomed(*whose, written=self.done[-2], portion=portion, moment=moment)
 
-    def survives(self, moment: str) -> None:
+    def survives(self) -> None:
         """After the kill: no part of the batch is seen, and its replay makes it whole."""
         *before, portion = self.done
-        when = f"after the process was killed {moment}"
+        when = f"after the process was killed {self.moment}"
         self.trial.seen_whole(portion, when)
         self.trial.write(self.trial.again(portion, written=before[-1]), portion, replay=True)
         self.trial.expect(*self.done, when=f"{when} and the batch was written again")

@@ -49,6 +49,7 @@ class Doomed:
     query: str
     written: Portion  # the batch before it, which is in the ledger
     portion: Portion
+    moment: Moment
 
     def write(self, spark: SparkSession, mishap: Tells) -> None:
         trial = Trial(self.subject, spark, self.pipeline, self.query)
@@ -65,13 +66,14 @@ class _Order:
     every: list[tuple[Doomed, Tells]]
 
 
-def kill(every: Sequence[Doomed], spark: SparkSession, moment: Moment) -> None:
-    """Write them all in one process, and kill it: when each of them has passed on half of its rows and waits, or at a
-    random moment after one of them has passed on all."""
+def kill(every: Sequence[Doomed], spark: SparkSession) -> None:
+    """Write them all in one process, and kill it: when each of them waits at its moment, halfway through its rows or at
+    their end, and those at the end were let go a random while ago."""
     with tempfile.TemporaryDirectory() as made:
         directory = Path(made)
+        go = directory / "go"
         files = [directory / f"reached-{i}" for i in range(len(every))]
-        told = [Tells(file, hangs=moment == "halfway") for file in files]
+        told = [Tells(file, go, each.moment == "halfway") for file, each in zip(files, every, strict=True)]
         order = directory / "order"
         # Every batch holds a slot of the engine while it waits.
         settings = {**_settings(spark), "spark.master": f"local[{len(every) + 2}]"}
@@ -89,17 +91,17 @@ def kill(every: Sequence[Doomed], spark: SparkSession, moment: Moment) -> None:
                 },
             )
         try:
-            enough = len(files) if moment == "halfway" else random.randint(1, len(files))
-            _await(process, files, enough, directory / "said")
-            if moment != "halfway":
+            _await(process, files, directory / "said")
+            go.touch()
+            if any(each.moment == "near the end" for each in every):
                 time.sleep(random.uniform(0, _COMMIT_S))
         finally:
             _kill(process)
 
 
-def _await(process: subprocess.Popen[bytes], files: list[Path], enough: int, said: Path) -> None:
+def _await(process: subprocess.Popen[bytes], files: list[Path], said: Path) -> None:
     deadline = time.monotonic() + _START_S
-    while sum(file.exists() for file in files) < enough:
+    while not all(file.exists() for file in files):
         if process.poll() is not None or time.monotonic() > deadline:
             raise Broken(
                 "a process of its own can write to the place, after `prepare` and `suits`",

@@ -55,18 +55,22 @@ class Waits:
 
 @dataclass(frozen=True)
 class Tells:
-    """Makes a file when the place is reached, for the process that will kill this one; and, if it `hangs`, stays."""
+    """Makes a file when its place is reached, for the process that will kill this one, and stays there: halfway for
+    good, at the end until there is a file `go`."""
 
     file: Path
-    hangs: bool
+    go: Path
+    halfway_only: bool
 
     def halfway(self) -> None:
-        if self.hangs:
+        if self.halfway_only:
             self.file.touch()
             time.sleep(600)
 
     def at_the_end(self) -> None:
         self.file.touch()
+        while not self.go.exists():
+            time.sleep(0.01)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 
 from penstock.record import KAFKA
+from penstock.sink.contract import Written
 from penstock.testing.mishap import Waits
 from penstock.testing.portion import Portion, rows_of_every_type, same
 from penstock.testing.subject import AT_LEAST_ONCE, EXACTLY_ONCE
@@ -32,9 +33,14 @@ def first_write(trial: Trial) -> None:
     # The runtime calls the first batch after any start a replay: it cannot know better.
     done = [trial.write(sink, first, replay=True), trial.write(sink, second, replay=False)]
     trial.expect(first, second, when="after two batches")
-    for portion, said in zip((first, second), done, strict=True):
+    says_what_it_holds(trial, *zip((first, second), done, strict=True))
+
+
+def says_what_it_holds(trial: Trial, *done: tuple[Portion, Written]) -> None:
+    """In its answers, and in its books afterwards."""
+    for portion, said in done:
         require(said.rows == len(portion.rows), "rows of different keys are all held, and it says so", said)
-    _books(trial, first, second)
+    _books(trial, *(portion for portion, _ in done))
 
 
 def _books(trial: Trial, *portions: Portion) -> None:

@@ -34,6 +34,7 @@ class Contract:
     rules: tuple[Rule, ...]
     drop_tombstones: bool = False
     stop_unreadable: bool = False  # a record whose schema is unknown or does not fit stops the pipeline
+    stop_unreadable_key: bool = False  # the same, of its key
 
     @property
     def deadly(self) -> list[str]:
@@ -58,10 +59,11 @@ class Contract:
         try:
             return self._judged(decoded)
         except Exception as error:
-            bad = next((rule.name for rule in self.rules if not _resolves(decoded, rule)), "")
+            wrong = ((rule.name, why) for rule in self.rules if (why := _wrong(decoded, rule)))
+            bad, why = next(wrong, ("", first_line(error)))
             raise StepFailed(
                 f"rule '{bad}' of contract '{self.view}' is not a condition over its fields",
-                cause=first_line(error),
+                cause=why,
                 next_command=f"correct rule '{bad}' in the spec",
                 facts={"view": self.view, "rule": bad},
             ) from None
@@ -92,8 +94,11 @@ class Contract:
 
         error = F.col(record.ERROR)
         found = []
-        if self.stop_unreadable:
+        if self.stop_unreadable or self.stop_unreadable_key:
             strange = error["class"].isin(record.UNKNOWN_SCHEMA, record.INCOMPATIBLE_SCHEMA)
+            if self.stop_unreadable != self.stop_unreadable_key:  # the reason of a key begins so
+                of_key = error["reason"].startswith(record.OF_KEY)
+                strange = strange & (of_key if self.stop_unreadable_key else ~of_key)
             said = F.concat(F.lit(f"{STOP_MARK} {self.view}.unreadable"), _position(), F.lit("; "), error["reason"])
             found.append((strange, F.raise_error(said).cast("string")))
         if self.drop_tombstones:
@@ -201,17 +206,21 @@ def _tried(condition: str) -> Column:
     return Column(bridge.column(tried))
 
 
-def _resolves(rows: DataFrame, rule: Rule) -> bool:
+def _wrong(rows: DataFrame, rule: Rule) -> str | None:
+    """Why a rule is no condition; None where it is one."""
     from pyspark.sql import functions as F
+    from pyspark.sql.types import BooleanType, NullType
 
     try:
         if rule.unique:
             rows.groupBy(*(F.expr(sql_name(name)) for name in rule.unique)).count()
-        else:
-            rows.select(F.expr(f"({rule.condition})").cast("boolean"))
-    except Exception:
-        return False
-    return True
+            return None
+        kind = rows.select(F.expr(f"({rule.condition})")).schema[0].dataType
+    except Exception as error:
+        return first_line(error)
+    if isinstance(kind, BooleanType | NullType):
+        return None
+    return f"{rule.condition} is a {kind.simpleString()}, and neither true nor false"
 
 
 def _position() -> Column:

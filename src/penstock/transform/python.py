@@ -1,33 +1,22 @@
-"""Python steps: a function of the user's makes a DataFrame of DataFrames.
-
-The module is imported here, in the driver, and sent to the Python workers (`addPyFile`), where its UDFs are imported
-again: the same on this machine and on a cluster. Modules of the spec's directory that it imports are sent along.
-"""
+"""Python steps: a function of the user's makes a DataFrame of DataFrames. Where its module is: `python_module`."""
 
 from __future__ import annotations
 
 import importlib
 import re
-import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import StepFailed, first_line
+from penstock.errors import StepFailed
 from penstock.record import KAFKA
 from penstock.spec.python_file import file_of
 from penstock.spec.python_step import PythonStep
+from penstock.transform import python_module
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_sent: dict[tuple[str, str], bytes] = {}  # by application and file name: what its workers have
-_bases: set[str] = set()  # directories of specs that this process has imported from
-_loaded: set[str] = set()  # modules that were imported from the directory of a spec
-_files: set[str] = set()  # of the modules that steps are in, as tracebacks of workers end with them
-_ENGINE = re.compile(r"[/\\](pyspark|py4j)[/\\]")
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)$')
 _RAISED = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<text>.*))?$")
 # Nothing that a record could be blamed for.
@@ -46,7 +35,8 @@ def rows(view: str, step: PythonStep, base: Path, made: dict[str, DataFrame]) ->
     try:
         result = function(*given)
     except Exception as error:
-        raise _failed(view, step, _said(error), f"correct {step.function}; view '{view}' in the spec") from None
+        cause = python_module.said(error)
+        raise _failed(view, step, cause, f"correct {step.function}; view '{view}' in the spec") from None
     return _checked(view, step, given, result)
 
 
@@ -70,7 +60,7 @@ def blame(text: str) -> str | None:
 
 def _is_step(file: str) -> bool:
     """Whether a file that a worker names is one of theirs, and not one of the engine's or ours that ends alike."""
-    if not any(file == name or file.endswith(f"/{name}") for name in _files):
+    if not any(file == name or file.endswith(f"/{name}") for name in python_module.files):
         return False
     for package in ("penstock", "pyspark"):
         home = Path(importlib.import_module(package).__file__ or "").parent
@@ -81,87 +71,17 @@ def _is_step(file: str) -> bool:
 
 
 def _function(view: str, step: PythonStep, base: Path, spark: SparkSession) -> Callable[..., Any]:
-    file = file_of(step.module, base)
     try:
-        module = _imported(step.module, base, file)
+        found = python_module.load(step.function, base)
     except Exception as error:
-        cause = _said(error)
-        raise _failed(view, step, cause, f"correct {step.module}; view '{view}' in the spec") from None
-    found = getattr(module, step.name, None)
+        cause = python_module.said(error)
+        raise _failed(view, step, cause, f"correct {step.function}; view '{view}' in the spec") from None
     if not callable(found):
-        what = "is not a function" if found is not None else "is not there"
-        raise _failed(view, step, f"'{step.name}' {what}", f"correct `function` of view '{view}' in the spec")
-    if module.__file__:
-        _files.add("/".join(Path(module.__file__).parts[-len(step.module.split(".")) :]))
-    if file is not None:
-        _send(spark, base)
+        cause = f"'{step.name}' is not a function"
+        raise _failed(view, step, cause, f"correct `function` of view '{view}' in the spec")
+    if file_of(step.module, base) is not None:
+        python_module.send(spark, base)
     return found  # type: ignore[no-any-return]
-
-
-def _imported(name: str, base: Path, file: Path | None) -> ModuleType:
-    """The module; one of the spec's directory comes from there, or not at all."""
-    if file is None:
-        return importlib.import_module(name)
-    known = sys.modules.get(name)
-    if known is not None and Path(known.__file__ or "").resolve() == file.resolve():
-        return known
-    if known is not None and name not in _loaded:
-        raise ImportError(f"another module is called '{name}': give {file.name} another name")
-    sys.modules.pop(name, None)
-    _look_in(base)
-    module = importlib.import_module(name)
-    if Path(module.__file__ or "").resolve() != file.resolve():
-        del sys.modules[name]
-        raise ImportError(f"an installed module is called '{name}' too: give {file.name} another name")
-    _loaded.add(name)
-    return module
-
-
-def _look_in(base: Path) -> None:
-    """Make modules of this directory importable; those of another spec's directory no longer are."""
-    for other in [path for path in sys.path if path in _bases and path != str(base)]:
-        sys.path.remove(other)
-        for name, module in list(sys.modules.items()):
-            file = file_of(name, Path(other))
-            if file is not None and getattr(module, "__file__", None) == str(file):
-                del sys.modules[name]
-    if str(base) not in sys.path:
-        sys.path.append(str(base))  # last, so that no file beside a spec stands in for a library
-    _bases.add(str(base))
-    importlib.invalidate_caches()
-
-
-def _send(spark: SparkSession, base: Path) -> None:
-    """Every module of the spec's directory that is imported by now, each once."""
-    context = spark.sparkContext
-    inside = base.resolve()
-    for name, module in sorted(sys.modules.items()):
-        file = file_of(name, inside)
-        if file is None or Path(getattr(module, "__file__", None) or "").resolve() != file.resolve():
-            continue
-        content = file.read_bytes()
-        key = (str(context.applicationId), name)
-        if _sent.get(key) == content:
-            continue
-        if key in _sent:
-            raise StepFailed(
-                f"module '{name}' has changed while its pipeline runs",
-                cause=f"{file} is not what the workers were sent",
-                next_command="start again: penstock run FILE",
-            )
-        _sent[key] = content
-        package = inside / name.split(".")[0]
-        context.addPyFile(str(_zipped(package) if package.is_dir() else file))
-
-
-def _zipped(package: Path) -> Path:
-    import shutil
-    import tempfile
-
-    made = shutil.make_archive(
-        str(Path(tempfile.mkdtemp(prefix="penstock-python-")) / package.name), "zip", package.parent, package.name
-    )
-    return Path(made)
 
 
 def _checked(view: str, step: PythonStep, given: list[DataFrame], result: object) -> DataFrame:
@@ -199,13 +119,3 @@ def _failed(view: str, step: PythonStep, cause: str, next_command: str) -> StepF
         next_command=next_command,
         facts={"view": view, "function": step.function},
     )
-
-
-def _said(error: Exception) -> str:
-    """The exception in one line, with the deepest place in a file that is not the engine's."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _ENGINE.search(f.filename)]
-    place = next((f for f in reversed(frames) if f.filename != __file__ and not f.filename.startswith("<")), None)
-    text = f"{type(error).__name__}: {first_line(error)}" if first_line(error) else type(error).__name__
-    if isinstance(error, SyntaxError):
-        return f"{text} ({Path(error.filename or '').name}:{error.lineno})"
-    return f"{text} ({Path(place.filename).name}:{place.lineno})" if place else text

@@ -17,6 +17,7 @@ from penstock.spec.python_step import PythonStep
 from penstock.spec.stateful import Deduplicate, Join, State, Window, late_views, sides
 from penstock.spec.stateful_check import late_view_names
 from penstock.spec.steps import Step, stateful_steps
+from penstock.spec.types import quoted
 from penstock.transform import deduplicate, enrich, join, python, sql, state, window
 from penstock.transform.enrich import References
 from penstock.transform.watermark import late
@@ -80,17 +81,15 @@ class Transform:
         return self.references is not None and self.references.begin(spark, batch)
 
     @property
-    def buries(self) -> bool:
-        """Whether a step leaves rows out whose records are dead; `lacking` says which."""
-        return any(step.enrich and step.enrich.missing for step in self.steps)
+    def buries(self) -> tuple[str, ...]:
+        """The views whose steps leave rows out as dead; `lacking` says which."""
+        return tuple(step.view for step in self.steps if step.enrich and step.enrich.missing)
 
-    def lacking(self, made: dict[str, DataFrame]) -> dict[str, dict[enrich.Where, Failure]]:
-        """By view: the records that its step leaves out as dead."""
-        return {
-            step.view: enrich.lacking(step.view, step.enrich, made, self.references)
-            for step in self.steps
-            if step.enrich and step.enrich.missing and self.references is not None
-        }
+    def lacking(self, view: str, made: dict[str, DataFrame]) -> dict[enrich.Where, Failure]:
+        """The records that the step of a view, one of `buries`, leaves out as dead."""
+        how = next(step.enrich for step in self.steps if step.view == view)
+        assert how is not None and self.references is not None
+        return enrich.lacking(view, how, made, self.references)
 
     def _rows(self, step: Step, made: dict[str, DataFrame]) -> DataFrame:
         def view(name: str) -> DataFrame:
@@ -134,8 +133,7 @@ class Transform:
             rows = next(rows for each, rows in made.items() if each.lower() == source.lower())
             if rows.isStreaming or dict(rows.dtypes).get(time or "") != "timestamp":
                 continue  # in the stream they are dropped; a time that is none is said by the step
-            too_late = late(step.stateful, at, watermark)
-            assert too_late is not None
-            found[name] = rows.where(F.coalesce(too_late, F.lit(True)))
+            too_late, untimed = late(step.stateful, at, watermark), F.col(quoted(time or "")).isNull()
+            found[name] = rows.where(untimed if too_late is None else untimed | too_late)
             found[name].createOrReplaceTempView(name)
         return found

@@ -42,13 +42,11 @@ def late(of: AnyStateful, side: int, watermark_ms: int) -> Column | None:
     from pyspark.sql import functions as F
 
     _, time, _ = sides(of)[side]
-    if time is None:
+    if time is None or not of.drops_late:
         return None
     at, closed = F.unix_micros(F.col(quoted(time))), F.lit(watermark_ms * 1000)
     if not isinstance(of, Window):
         return at <= closed
-    if of.emit == "complete":
-        return None
     if of.session is not None:
         return at + _micros(of.session) <= closed
     assert of.size is not None

@@ -213,3 +213,36 @@ def test_seek_that_was_cut_off_is_completed_from_its_ledger_entry(home: Home, tm
 def test_checkpoint_that_is_gone_as_a_whole_is_not_made_up(home: Home) -> None:
     shutil.rmtree(home.spark)
     assert damage.find(home) == []  # the guard stops the start, and asks for a backup
+
+
+def both_gone(home: Home) -> None:
+    remove(home.spark / "metadata")
+    (home.ledger / "000000000.jsonl").unlink()
+
+
+def test_metadata_and_ledger_that_are_both_gone_come_back_from_a_backup(home: Home, tmp_path: Path) -> None:
+    backup.make(home, tmp_path / "copy", "payments", no_check)
+    before = contents(home)
+    both_gone(home)
+    assert [source for _, source in files(damage.find(home))] == [None, None]
+    found = damage.find(home, Home(tmp_path / "copy"))
+    assert files(found) == [("spark/metadata", "a backup"), ("ledger/000000000.jsonl", "a backup")]
+    damage.repair(home, found, tmp_path / "aside")
+    assert damage.find(home) == []
+    after = contents(home)
+    assert {name: after[name] for name in before if not name.endswith("metadata.crc")} == {
+        name: what for name, what in before.items() if not name.endswith("metadata.crc")
+    }
+
+
+def test_backup_of_another_query_does_not_help_where_nothing_says_which_query_this_is(
+    home: Home, tmp_path: Path
+) -> None:
+    other = checkpoint(tmp_path / "other")
+    for file in (other.spark / "offsets").iterdir():
+        if file.name.isdigit():  # the same offsets, planned at another time
+            file.write_text(file.read_text().replace("1794743069148", "1794743099999"))
+    backup.make(other, tmp_path / "copy", "payments", no_check)
+    both_gone(home)
+    assert not damage.helps(home, Home(tmp_path / "copy"))
+    assert [source for _, source in files(damage.find(home, Home(tmp_path / "copy")))] == [None, None]

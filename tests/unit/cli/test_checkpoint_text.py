@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from tests.checkpoint_documents import SCHEMAS
 
 from penstock.cli import main
+from penstock.errors import naming
 
 main.register()
 from penstock.cli import checkpoint_text  # noqa: E402  commands are registered once
@@ -59,14 +60,17 @@ HEALTHY: dict[str, Any] = {
         "written": {"lake": 1_899_998, "archive": 1_999_000},
         "dead": 998,
         "lost": [],
+        "doubtful": [],
         "skipped": [],
         "seeks": [],
     },
     "state": [],
     "damage": [],
     "backups": [],
+    "aside": [],
     "forked": None,
 }
+ASIDE = [(50, "replaced"), (55, "damaged")]
 HARMED: dict[str, Any] = {
     **copy.deepcopy(HEALTHY),
     "query": None,
@@ -91,6 +95,7 @@ HARMED: dict[str, Any] = {
         },
     ],
     "backups": [".penstock/payments/backups/20261115T114500.000000Z-before-seek"],
+    "aside": [f".penstock/payments/backups/20261115T11{minute}00.000000Z-{why}" for minute, why in ASIDE],
     "forked": {"of_pipeline": "old", "of_query": QUERY, "of_batch": 7, "time": "2026-11-01T00:00:00+00:00"},
 }
 MOVES = [
@@ -105,6 +110,8 @@ SEEK: dict[str, Any] = {
     "partitions": MOVES,
     "skipped": 234_567,
     "again": 30,
+    "renewed": [],
+    "taken_back": None,
     "refused": None,
     "backup": None,
 }
@@ -228,3 +235,12 @@ def test_topic_names_cannot_reach_the_terminal_as_orders(case: str) -> None:
     for each in evil.get("partitions") or evil["begins"]:
         each["topic"] = "a\x1b[31mb"
     assert "\x1b" not in "\n".join(text(evil, 80))
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_every_command_of_a_refused_seek_names_the_spec_however_its_lines_are_broken(columns: int) -> None:
+    named = naming({**SEEK, "refused": REFUSED}, Path("eu/payments.yaml"))
+    said = " ".join(line.strip() for line in checkpoint_text.seek(named, columns))
+    assert "penstock run eu/payments.yaml --from POSITION --to POSITION" in said
+    assert "penstock checkpoint fork eu/payments.yaml OTHER.yaml" in said
+    assert "FILE" not in said

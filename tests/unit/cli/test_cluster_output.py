@@ -75,6 +75,29 @@ def test_every_partition_of_a_topic(printed: Printed, width: int) -> None:
     assert printed() == snapshot("topics-all", width)
 
 
+def test_partition_with_fewer_copies_than_min_in_sync_takes_writes_while_all_of_them_are_in_sync(
+    printed: Printed,
+) -> None:
+    alone = (Partition(0, 1, (1,), (1,), 0, 5),)
+    topics.show(Cluster((1,), (Topic("t", None, False, alone, {"min.insync.replicas": "2"}),), ()), None, all_=False)
+    page = printed()
+    assert "read-only" not in page
+    assert "1 topic, 1 partition: all in sync; brokers 1" in page
+
+
+def test_partition_that_refuses_writes_is_never_summed_up_as_in_sync(printed: Printed) -> None:
+    two = (Partition(0, 1, (1, 2), (1,), 0, 5), Partition(1, 2, (1, 2), (1, 2), 0, 5))
+    topics.show(Cluster((1,), (Topic("t", None, False, two, {"min.insync.replicas": "3"}),), ()), None, all_=False)
+    page = printed()
+    assert "read-only  t              0" in page
+    assert "2 partitions: 1 under-replicated, 0 offline, 1 read-only; brokers 1" in page
+
+
+def test_topics_that_are_all_missing_are_not_in_sync(printed: Printed) -> None:
+    topics.show(Cluster((1,), (), ("payments",)), None, all_=False)
+    assert printed() == "payments is missing: `penstock apply` creates it\n0 topics, 0 partitions; brokers 1\n"
+
+
 def reading() -> Groups:
     member = Member("reader-1-0f3c", "reader-1", "127.0.0.1", (("payments", 0), ("payments", 1)))
     found = (

@@ -136,3 +136,12 @@ def test_time_that_is_no_date_is_shown_as_the_number_it_is() -> None:
     assert "  1700000000000000  " in lines[1]
     assert "  2026-11-01T10:00:01.500Z  " in lines[2]
     assert letter_text.moment(10**18) == str(10**18)
+
+
+def test_where_nothing_matches_it_is_said_what_there_is() -> None:
+    said = list(letter_text.listed([], 0, 0, 80, {"decode, wrong-type": 37, "contract, broken-rule": 3}))
+    assert said == [
+        "0 dead letters",
+        "       3  of another kind: contract, broken-rule",
+        "      37  of another kind: decode, wrong-type",
+    ]

@@ -53,6 +53,9 @@ def decimal(precision: int, scale: int) -> Any:
     return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
 
 
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+NANOS = {"type": "long", "logicalType": "timestamp-nanos"}
+DATE = {"type": "int", "logicalType": "date"}
 SECOND = {"member0": None, "member1": {"x": 1}}
 
 
@@ -65,9 +68,10 @@ SECOND = {"member0": None, "member1": {"x": 1}}
         ("float", "double", 0.5, 0.5),
         ("string", "bytes", "né", "né".encode()),
         ("bytes", "string", b"n\xc3\xa9", "né"),
-        ("bytes", decimal(4, 2), b"\x03\xe8", Decimal("10.00")),
         (decimal(9, 2), decimal(4, 2), Decimal("10.25"), Decimal("10.25")),
-        (decimal(4, 2), "bytes", Decimal("10.00"), b"\x03\xe8"),
+        ({"type": "string", "logicalType": "uuid"}, "string", "a-b", "a-b"),
+        ("long", NANOS, 5, 5),  # a view has the number itself
+        (NANOS, "long", 5, 5),
         ("long", ["null", "int", "double"], 3, {"member0": None, "member1": 3.0}),
         ("int", ["double", "int"], 3, {"member0": None, "member1": 3}),  # its own type before a wider one
         ("int", ["float", "string"], 3, {"member0": 3.0, "member1": None}),
@@ -102,7 +106,17 @@ def test_what_was_written_as_one_type_is_read_as_another(writer: Any, reader: An
         (enum("A"), enum("A", name="F"), "x: written as enum E, which cannot be read as enum F"),
         ({"type": "fixed", "name": "F", "size": 2}, {"type": "fixed", "name": "F", "size": 3}, "fixed F of 2 bytes"),
         (decimal(9, 2), decimal(9, 3), "x: written as decimal(9,2), which would be misread as decimal(9,3)"),
-        ("string", decimal(9, 2), "x: written as string, which cannot be read as decimal(9,2)"),
+        ("string", decimal(9, 2), "x: written as string, which would be misread as decimal(9,2)"),
+        ("bytes", decimal(9, 2), "x: written as bytes, which would be misread as decimal(9,2)"),
+        (decimal(9, 2), "bytes", "x: written as decimal(9,2), which would be misread as bytes"),
+        (decimal(9, 2), "string", "x: written as decimal(9,2), which would be misread as string"),
+        (decimal(9, 2), ["null", "string"], "x: written as decimal(9,2), which would be misread as string"),
+        ("long", MILLIS, "x: written as long, which would be misread as timestamp-millis"),
+        (MILLIS, "long", "x: written as timestamp-millis, which would be misread as long"),
+        (MILLIS, "double", "x: written as timestamp-millis, which would be misread as double"),
+        ("int", MILLIS, "x: written as int, which would be misread as timestamp-millis"),
+        ("int", DATE, "x: written as int, which would be misread as date"),
+        (DATE, "long", "x: written as date, which would be misread as long"),
         (
             {"type": "long", "logicalType": "timestamp-millis"},
             {"type": "long", "logicalType": "timestamp-micros"},

@@ -51,6 +51,11 @@ def reason(document: bytes | None) -> str:
         (b'{"id":"\xff"}', 'id: expected int, got string; the value is "\ufffd"'),
         (b'{"id":1,"tags":["\xff"]}', "invalid UTF-8: byte 0xff at position 17"),
         (b'{"id":1', "not JSON: Input data was truncated; begins with '{\"id\":1'"),
+        (b"\xff\x00{", r"not JSON: JSON is malformed: invalid character (byte 0); begins with '\xff\x00{'"),
+        (
+            b"\\udcff\xfe\xfd\x1b",
+            r"not JSON: JSON is malformed: invalid character (byte 0); begins with '\\udcff\xfe\xfd\x1b'",
+        ),
         (b"", "the value is empty (0 bytes)"),
         (b"  ", "the value is empty (2 bytes)"),
         (None, "the value is null"),

@@ -241,7 +241,9 @@ BOTH = "int32 a = 1; int32 b = 2;"
         ("message M { int32 a = 1; }", "message M { repeated int32 b = 1; }", None),
         ("message M { repeated int32 a = 1; }", "message M { int32 a = 1; }", "a: repeated where it was written"),
         ("message M { repeated int32 a = 1 [packed = false]; }", "message M { repeated int32 a = 1; }", None),
-        ("message M { int32 a = 2; }", "message M { string a = 1; }", None),
+        ("message M { int32 a = 2; }", "message M { string a = 1; }", "a: written as number 2, read as number 1"),
+        ("message M { int32 a = 1; }", "message M { int32 b = 1; }", None),
+        (f"message M {{ {BOTH} }}", "message M { int32 b = 1; }", "b: written as number 2, read as number 1"),
         (
             "message M { map<string, N> m = 1; } message N { int64 x = 1; }",
             "message M { map<string, N> m = 1; } message N { int32 x = 1; }",
@@ -260,6 +262,31 @@ BOTH = "int32 a = 1; int32 b = 2;"
         ),
         ("message M { E a = 1; } enum E { A = 0; B = 1; }", "message M { E a = 1; } enum E { A = 0; }", None),
         ("message M { E a = 1; } enum E { A = 0; }", "message M { int32 a = 1; }", None),
+        (
+            "message M { E a = 1; } enum E { A = 0; B = 1; C = 2; }",
+            "message M { E a = 1; } enum E { A = 0; C = 1; B = 2; }",
+            "a: 1 was written as B, and would be read as C",
+        ),
+        (
+            "message M { E a = 1; } enum E { A = 0; B = 1; }",
+            "message M { E a = 1; } enum E { A = 0; C = 1; }",
+            "a: 1 was written as B, and would be read as C",
+        ),
+        (
+            "message M { E a = 1; } enum E { A = 0; B = 1; }",
+            "message M { E a = 1; } enum E { option allow_alias = true; A = 0; C = 1; B = 1; }",
+            None,
+        ),
+        (
+            "message M { repeated Entry m = 1; } message Entry { string key = 1; int32 value = 2; }",
+            "message M { map<string, int32> m = 1; }",
+            "m: written as repeated Entry, of which a map keeps one for each key",
+        ),
+        (
+            "message M { map<string, int32> m = 1; }",
+            "message M { repeated Entry m = 1; } message Entry { string key = 1; int32 value = 2; }",
+            None,
+        ),
     ],
 )
 def test_change_of_a_schema_is_read_unless_a_value_could_come_out_as_another(

@@ -11,9 +11,9 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from penstock.decode.protobuf.decoder import ProtobufDecoder
+from penstock.errors import CompilerFailed
 from penstock.kafka.schema_registry import RegisteredSchema
 from penstock.schema.protobuf.message import (
-    CompilerFailed,
     MessageSchema,
     SchemaMistake,
     files_of,
@@ -211,5 +211,7 @@ def test_compiler_that_does_not_run_is_no_fault_of_the_schema(
     interpreter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.executable", interpreter)
-    with pytest.raises(CompilerFailed):
+    with pytest.raises(CompilerFailed) as raised:
         from_text('syntax="proto3"; message NeverCompiledBefore { int32 a = 1; }')
+    assert raised.value.retryable
+    assert raised.value.cause

@@ -63,6 +63,11 @@ def test_a_registry_that_is_away_is_waited_for_once_per_task() -> None:
     assert asked == [1, 7]
 
 
+def test_an_id_that_the_registry_denies_is_not_blamed_on_its_silence() -> None:
+    decode = decoder(GivenUp({1: KNOWN}.get, {}.get))  # it was given up, and answers again
+    assert decode(values(7)).failures[0].reason == "the registry has no schema 7"
+
+
 def test_what_the_cache_holds_is_known_while_the_registry_is_away(tmp_path: Path) -> None:
     nobody = "http://127.0.0.1:1"
     SchemaCache(tmp_path, nobody).put(KNOWN)

@@ -22,6 +22,7 @@ from struct_strategies import any_struct, flat_struct, rows_of
 from penstock.decode.avro.decoder import AvroDecoder, struct_of
 from penstock.decode.protobuf.decoder import ProtobufDecoder
 from penstock.encode.avro.encoder import AvroEncoder
+from penstock.encode.formats import record_name
 from penstock.encode.protobuf.encoder import ProtobufEncoder
 from penstock.kafka.schema import RegisteredSchema
 from penstock.schema.avro.derive import avro_schema
@@ -278,3 +279,20 @@ def test_names_that_protoc_makes_up_do_not_clash_with_those_of_the_columns() -> 
     assert isinstance(struct, Struct)
     schema = from_text(proto_text(struct, "Item"), "Item")
     assert protobuf_struct(schema.descriptor()).ddl() == struct.ddl()
+
+
+@pytest.mark.parametrize(
+    ("subject", "name"),
+    [
+        ("orders.eur-value", "OrdersEurValue"),
+        ("2026-orders-value", "Record2026OrdersValue"),
+        ("_x-value", "_xValue"),
+        ("shop/orders value", "ShopOrdersValue"),
+        ("-", "Record"),
+    ],
+)
+def test_any_subject_gives_a_name_that_a_record_and_a_message_can_have(subject: str, name: str) -> None:
+    assert record_name(subject) == name
+    struct = Struct((Member("a", Scalar("int")),))
+    assert struct_of(avro_schema(struct, name)) == struct
+    assert from_text(proto_text(struct, name)).message == name

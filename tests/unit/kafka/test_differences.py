@@ -58,6 +58,12 @@ def test_every_change_that_is_not_simply_made_says_why() -> None:
     assert all(each.effect for each in made)
 
 
+@pytest.mark.parametrize(("copies", "told"), [(1, "there is 1 copy: "), (2, "there are 2 copies: ")])
+def test_more_copies_in_sync_than_there_are_is_refused_by_old_versions_only(copies: int, told: str) -> None:
+    [asks] = of_topic("t", {"min.insync.replicas": "3"}, {"min.insync.replicas": "1"}, copies)
+    assert asks.effect == f"{told}Kafka 4 asks for no more than that, older ones refuse writes with acks=all"
+
+
 def test_more_partitions_say_that_keys_move() -> None:
     [more] = of_topic("t", {"partitions": "4"}, {"partitions": "2"}, 1)
     assert "another partition" in more.effect

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.observe.doctor import Facts, Files, Held, Ran, Stuck, examine
+from penstock.observe.doctor import examine, overhead_of
+from penstock.observe.facts import Damaged, Facts, Failed, Files, Held, Ran, Recreated, Stuck
 from penstock.observe.lag import PartitionLag, measured
 
 
@@ -29,6 +31,7 @@ HEALTHY = Facts(
     retention_s={"t": 7 * 86_400.0},
     files={"lake": Files(10, 10 << 30)},
 )
+BACK = PartitionLag("t", 0, 9, None, 4, None, False, None)
 FULL = [ran(n, offsets=10_000) for n in range(10)]
 
 
@@ -43,7 +46,9 @@ def behind(*lags: int, capacity: float = 5_000.0, **facts: Any) -> Any:
 CASES: dict[str, Facts] = {
     "not-running": replace(HEALTHY, running=False),
     "stuck-batch": replace(HEALTHY, stuck=Stuck(10, 3_000.0)),
-    "offsets-expired": replace(HEALTHY, expired=[("t", 1)]),
+    "offsets-expired": replace(HEALTHY, lag=behind(500, 500, 500, first=6)),
+    "offsets-went-back": replace(HEALTHY, running=False, lag=measured([BACK], 5_000.0)),
+    "start-not-there": replace(HEALTHY, running=False, begun=False, lag=measured([BACK], 5_000.0)),
     "registry-down": replace(HEALTHY, registry="refused"),
     "slow-sink": replace(HEALTHY, batches=[*(ran(n) for n in range(7)), *(ran(n, sink=60.0) for n in range(7, 10))]),
     "cap-too-low": replace(
@@ -56,6 +61,21 @@ CASES: dict[str, Facts] = {
     "hot-partition": replace(HEALTHY, lag=behind(100, 100, 50_000)),
     "small-files": replace(HEALTHY, files={"lake": Files(5_000, 5_000 * 100_000)}),
     "state-growth": replace(HEALTHY, batches=[held(n, 100 * (n + 1), 50.0) for n in range(10)], keeps_s={"w": 60.0}),
+    "topic-recreated": replace(HEALTHY, running=False, recreated=[Recreated("t", "it was a, now it is b", "seek")]),
+    "checkpoint-damaged": replace(HEALTHY, running=False, damage=Damaged(("metadata is gone",), "repair", stops=True)),
+    "dead-letter-budget": replace(
+        HEALTHY, running=False, stuck=Stuck(10, 5.0), failed=Failed("dead-letter-budget", "9 of 10 are dead")
+    ),
+    "partition-offline": replace(HEALTHY, states={"offline": ["t-1"]}),
+    "partition-read-only": replace(HEALTHY, states={"read-only": ["out-0"]}),
+    "partition-silent": replace(HEALTHY, states={"silent": ["t-1"]}),
+    "partition-under-replicated": replace(HEALTHY, states={"under-replicated": ["t-1"]}),
+    "target-below-overhead": replace(
+        HEALTHY,
+        adaptive=True,
+        target_s=2.0,
+        batches=[ran(n, offsets, 3.0 + offsets / 1_000) for n, offsets in enumerate((1_000, 500, 250, 125) * 2)],
+    ),
     "partition-stall": replace(HEALTHY, verdicts={("t", 0): "OK", ("t", 1): "STALL"}),
     "partition-rewind": replace(HEALTHY, verdicts={("t", 0): "OK", ("t", 1): "REWIND"}),
 }
@@ -71,7 +91,7 @@ def test_cause_is_named_and_no_other(cause: str) -> None:
 
 
 def test_worst_comes_first() -> None:
-    both = replace(HEALTHY, registry="refused", expired=[("t", 1)])
+    both = replace(HEALTHY, registry="refused", lag=behind(500, 500, 500, first=6))
     assert [finding.severity for finding in examine(both)] == ["critical", "warning"]
 
 
@@ -95,6 +115,122 @@ def test_batch_that_ends_with_errors_again_and_again_is_stuck() -> None:
     [found] = examine(failing)
     assert found.cause == "stuck-batch"
     assert "it ended with sink-failed, 2 times" in found.evidence
+
+
+STOPPED = replace(HEALTHY, running=False)
+
+
+@pytest.mark.parametrize("since_s", [24.0, 90_000.0])
+def test_batch_of_a_driver_that_was_killed_once_is_not_stuck_it_only_does_not_run(since_s: float) -> None:
+    [found] = examine(replace(STOPPED, stuck=Stuck(10, since_s, deaths=1)))
+    assert (found.cause, found.fix) == ("not-running", "penstock run FILE")
+    assert "batch 10 was cut off; it runs again, with the same offsets" in found.evidence
+
+
+def test_batch_that_a_start_refuses_is_stuck_and_the_fix_is_not_to_start() -> None:
+    split = "penstock split FILE, which makes the batch smaller"
+    killed = replace(STOPPED, stuck=Stuck(10, 24.0, deaths=2, too_large=split))
+    refused = replace(killed, failed=Failed("batch-too-large", "the driver died 2 times", None, split))
+    for facts in (killed, refused):
+        [found] = examine(facts)
+        assert (found.cause, found.fix) == ("stuck-batch", split)
+        assert "the driver died 2 times while it ran it, and a start is refused now" in found.evidence
+    also = [finding.cause for finding in examine(replace(killed, states={"silent": ["t-0"]}))]
+    assert also == ["stuck-batch", "partition-silent"]  # a start is refused, whatever Kafka does
+
+
+def test_after_a_failure_the_fix_is_what_its_error_advises() -> None:
+    failed = Failed("rule-stopped", "a record broke a rule", None, "mend the rule, then: penstock run FILE")
+    [once] = examine(replace(STOPPED, failed=failed, stuck=Stuck(10, 5.0, ("rule-stopped",))))
+    assert (once.cause, once.fix) == ("not-running", failed.advice)
+    assert "the last run ended with rule-stopped: a record broke a rule" in once.evidence
+    [twice] = examine(replace(STOPPED, failed=failed, stuck=Stuck(10, 5.0, ("rule-stopped",) * 2)))
+    assert (twice.cause, twice.fix) == ("stuck-batch", failed.advice)
+
+
+def test_advice_that_ends_before_the_start_goes_on_with_it() -> None:
+    [found] = examine(replace(STOPPED, failed=Failed("engine-failed", "it failed", None, "read engine.log")))
+    assert found.fix == "read engine.log; then: penstock run FILE"
+
+
+def test_spent_budget_is_the_cause_as_long_as_its_batch_is_the_next_one_and_nobody_tries_it() -> None:
+    failed = Failed("dead-letter-budget", "9 of 10 records are dead", "9 × malformed", "mend the spec")
+    spent = replace(STOPPED, failed=failed, stuck=Stuck(10, 5.0))
+    [found] = examine(spent)
+    assert (found.cause, found.fix) == ("dead-letter-budget", "mend the spec")
+    assert found.evidence[0] == "9 × malformed"
+    assert examine(replace(spent, running=True)) == []
+    assert [finding.cause for finding in examine(replace(spent, stuck=None))] == ["not-running"]
+
+
+def test_expired_offsets_are_counted_by_partition() -> None:
+    [found] = examine(replace(STOPPED, lag=behind(10, 500, first=6)))
+    assert found.what == "12 offsets expired unread"
+    assert found.evidence[0] == ("t-0 goes on at 0, Kafka holds nothing before 6: 6 of 10 offsets that wait are gone")
+    assert found.facts == {"offsets": 12, "partitions": {"t-0": 6, "t-1": 6}}
+    [again] = examine(replace(STOPPED, lag=behind(10, 500, first=6), goes_on=True))
+    assert again.fix.startswith("penstock run FILE: ")
+
+
+def test_offsets_that_went_back_are_named_before_the_batch_that_fails_on_them() -> None:
+    failed = Failed("offsets-went-back", "Kafka has lost records", None, "a new checkpoint")
+    stuck = Stuck(10, 5.0, ("offsets-went-back",) * 2)
+    [found] = examine(replace(STOPPED, lag=measured([BACK], 1.0), stuck=stuck, failed=failed))
+    assert (found.cause, found.facts) == ("offsets-went-back", {"partitions": {"t-0": 5}})
+    assert found.evidence[0] == "t-0 was read up to offset 9, and ends at 4"
+    assert "new `checkpoint:`" in found.fix
+    [again] = examine(replace(STOPPED, stuck=stuck, failed=failed))  # more was written since; the batch cannot run
+    assert (again.cause, again.fix) == ("stuck-batch", "a new checkpoint")
+
+
+def test_position_behind_an_end_that_was_asked_for_before_a_batch_ended_is_no_loss() -> None:
+    assert examine(replace(HEALTHY, lag=measured([BACK], 1.0))) == []
+
+
+def test_start_that_has_expired_is_corrected_or_gone_on_without() -> None:
+    early = replace(STOPPED, begun=False, lag=behind(10, 500, first=6))
+    [found] = examine(early)
+    assert (found.cause, found.fix.split(";")[0]) == ("start-not-there", "correct `start`")
+    assert found.evidence[0] == "t-0: offset 0 is wanted, Kafka holds 6 to 10"
+    assert [finding.cause for finding in examine(replace(early, goes_on=True))] == ["offsets-expired"]
+
+
+def test_damage_that_stops_no_start_is_told_beside_what_else_is_wrong() -> None:
+    old = Damaged(("spark/offsets/0 is missing",), "penstock checkpoint repair FILE", stops=False)
+    causes = [(finding.cause, finding.severity) for finding in examine(replace(STOPPED, damage=old))]
+    assert causes == [("not-running", "critical"), ("checkpoint-damaged", "warning")]
+
+
+def test_other_findings_are_kept_beside_a_topic_that_was_made_again() -> None:
+    both = replace(STOPPED, recreated=[Recreated("t", "another id", "seek")], registry="refused", lag=measured([], 1.0))
+    assert [finding.cause for finding in examine(both)] == ["topic-recreated", "registry-down"]
+
+
+def test_batch_that_waits_for_a_partition_is_not_stuck_by_itself() -> None:
+    waits = replace(HEALTHY, stuck=Stuck(10, 30.0, ("kafka-unreachable",) * 4), states={"offline": ["t-0", "t-1"]})
+    [found] = examine(waits)
+    assert found.cause == "partition-offline"
+    assert found.what.startswith("2 partitions are offline: ")
+    assert found.evidence == ("t-0, t-1",)
+
+
+def test_lag_of_partitions_that_do_not_answer_is_not_left_out_silently() -> None:
+    away = PartitionLag("t", 1, 5, 0, None, None, False, None, state="offline")
+    [found, _] = examine(replace(STOPPED, lag=measured([partition(0, 500), away], 1.0), states={"offline": ["t-1"]}))
+    assert found.evidence[0] == "at least 500 offsets wait"
+
+
+def test_cost_of_a_batch_is_told_from_that_of_its_offsets_only_where_sizes_differ() -> None:
+    assert overhead_of([(n, 2.0 + n / 100) for n in (100, 200, 400, 800, 100, 200)]) == pytest.approx(2.0)
+    assert overhead_of([(n, n / 100) for n in (100, 200, 400, 800, 100, 200)]) == pytest.approx(0.0)
+    warm_up = [(100, 30.0), *((n, 2.0 + n / 100) for n in (100, 200, 400, 800, 100, 200))]
+    assert overhead_of(warm_up) == pytest.approx(2.0)
+    assert overhead_of([(500, 9.0)] * 20) is None
+    assert overhead_of([(100, 3.0), (1_000, 4.0)]) is None
+
+
+def test_target_above_the_cost_of_a_batch_is_met_by_its_size() -> None:
+    assert examine(replace(CASES["target-below-overhead"], target_s=4.0)) == []
 
 
 def test_smaller_batches_do_not_make_a_sink_slow() -> None:
@@ -121,6 +257,11 @@ def test_state_that_fills_or_is_freed_is_not_growing() -> None:
     assert examine(replace(kept, batches=steady)) == []
     past = replace(kept, batches=filling, keeps_s={"w": 60.0})
     [found] = examine(past)
-    assert "event time went on by 4 min; a row should stay for 1 min" in found.evidence[1]
+    assert "event time went on by 4 min 10 s; a row should stay for 1 min" in found.evidence[1]
     [forever] = examine(replace(kept, batches=filling, keeps_s={}))
     assert "nothing in the step makes it forget a key" in forever.evidence
+
+
+def test_every_cause_is_in_the_documents() -> None:
+    told = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text()
+    assert [cause for cause in CASES if f"`{cause}`" not in told] == []

@@ -5,7 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from penstock.observe.events import EventLog
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli.main import app, register
+from penstock.errors import BadArgument
+from penstock.observe.events import KINDS, EventLog
+from penstock.runtime import build
+from penstock.spec.load import load
 
 
 def test_events_come_back_in_order_after_a_restart(tmp_path: Path) -> None:
@@ -49,3 +56,27 @@ def test_log_is_bounded_and_keeps_the_newest(tmp_path: Path) -> None:
     numbers = [event.facts["batch"] for event in log.read()]
     assert numbers == list(range(numbers[0], 1_000))
     assert [event.facts["batch"] for event in log.last(["batch"], 20)] == list(range(980, 1_000))
+
+
+SPEC = """
+name: a
+kafka: {bootstrap: "localhost:9092"}
+source: {topics: {t: {value: {format: string}}}}
+sinks: {out: {from: t, delta: {path: lake}}}
+"""
+
+
+def test_word_that_is_no_kind_of_event_is_refused_with_the_kinds_there_are(tmp_path: Path) -> None:
+    register()
+    file = tmp_path / "spec.yaml"
+    file.write_text(SPEC)
+
+    def asked(kind: str) -> str:
+        return CliRunner().invoke(app, ["events", str(file), "--kind", kind], catch_exceptions=False).stdout
+
+    with pytest.raises(BadArgument, match="'nonsense'") as refused:
+        asked("nonsense")
+    assert refused.value.cause == f"the kinds are {', '.join(KINDS)}"
+    assert asked("reference") == "no events\n"
+    EventLog(build.home(load(file)).events).append("nonsense")  # as another version may write them
+    assert "nonsense" in asked("nonsense")

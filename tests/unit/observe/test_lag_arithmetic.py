@@ -52,6 +52,20 @@ def test_time_between_two_known_ones_is_in_proportion() -> None:
     assert estimated(5, []) is None
 
 
+def test_lag_of_partitions_that_do_not_answer_is_not_known_and_counts_as_none() -> None:
+    found = measured([part(0, 900, 1_000), silent(1), silent(2, state="offline", position=None)], 5.0)
+    assert found.total == 100
+    assert [each.partition for each in found.unknown] == [1, 2]
+    assert found.catch_up_s is None
+    assert (found.partitions[1].lag, found.partitions[1].group_lag, found.partitions[1].expired) == (0, None, 0)
+    far = [*(part(p, 0, 50_000) for p in range(4)), *(silent(p) for p in range(4, 9))]
+    assert measured(far, 1.0).hot == ()  # they are not far above partitions of which nothing is known
+
+
+def silent(partition: int, position: int | None = 700, state: str = "silent") -> PartitionLag:
+    return PartitionLag("payments", partition, position, 650, None, None, False, None, state=state)
+
+
 @pytest.fixture
 def pipeline() -> Pipeline:
     return Pipeline.model_validate(
@@ -137,9 +151,50 @@ def test_document_says_never_as_no_time(pipeline: Pipeline) -> None:
         "group": 0,
         "end": 100,
         "lag": 100,
+        "expired": 0,
         "group_lag": 100,
         "behind_s": 30.0,
         "estimated": False,
         "arriving": 10.0,
+        "state": None,
         "hot": False,
     }
+    assert told["complete"] is True
+
+
+SILENT = """\
+payments: at least 100 offsets behind, the oldest record by 30 s; 2 of 3 partitions cannot be asked
+  reads 3,000 offsets/s, 10/s arrive
+  partition   position    end  lag  behind  group lag  arriving  state
+  payments-0       900  1,000  100    30 s        100      10/s
+  payments-1       700      ?    ?       ?          ?         ?  silent
+  payments-2         ?      ?    ?       ?          ?         ?  offline
+"""
+
+
+def test_page_never_shows_a_number_that_nobody_said(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
+    found = measured([part(0, 900, 1_000), silent(1), silent(2, None, "offline")], 3_000.0)
+    show(pipeline, found, show_all=False)
+    assert capsys.readouterr().out == SILENT
+    told = document(pipeline, found)
+    assert (told["complete"], told["lag"], told["catching_up"]) == (False, 100, None)
+    assert [(each["lag"], each["end"], each["state"]) for each in told["partitions"]] == [
+        (100, 1_000, None),
+        (None, None, "silent"),
+        (None, None, "offline"),
+    ]
+
+
+def test_nothing_is_said_to_be_caught_up_while_a_partition_does_not_answer(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(pipeline, measured([part(0, 1_000, 1_000), silent(1)], 1.0), show_all=False)
+    assert capsys.readouterr().out.startswith("payments: at least 0 offsets behind; 1 of 2 partitions cannot be asked")
+
+
+def test_offsets_that_expired_are_counted_and_named(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
+    found = measured([part(0, 100, 2_000, first=1_600), part(1, 50, 60)], 1.0)
+    show(pipeline, found, show_all=False)
+    assert "  1,500 of them expired unread: payments-0 100 to 1,599\n" in capsys.readouterr().out
+    assert document(pipeline, found)["expired"] == 1_500
+    assert [each["expired"] for each in document(pipeline, found)["partitions"]] == [1_500, 0]

@@ -26,3 +26,9 @@ CASES = {
 @pytest.mark.parametrize(("commits", "now", "end", "running", "expected"), CASES.values(), ids=CASES.keys())
 def test_verdict(commits: list[tuple[float, int, int]], now: float, end: int, running: bool, expected: str) -> None:
     assert verdict([Commit(*commit) for commit in commits], now, end, running=running) == expected
+
+
+def test_partition_that_was_never_read_is_not_well_while_something_waits_and_nobody_runs() -> None:
+    assert verdict([], 10, 90, running=False, begin=0) == "STOP"
+    assert verdict([], 10, 90, running=False, begin=90) == "OK"
+    assert verdict([], 10, 90, running=True, begin=0) == "OK"  # its first batch may be under way

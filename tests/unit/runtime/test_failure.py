@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import (
+    CompilerFailed,
     EngineFailed,
     KafkaUnreachable,
     OffsetsVanished,
@@ -67,6 +69,30 @@ def test_offsets_that_are_gone_stop_for_good_even_where_kafka_also_seems_away(sa
     assert str(LOG) in str(error.next_command)
 
 
+def test_a_compiler_that_fails_in_a_worker_is_tried_again() -> None:
+    words = traceback.format_exception(CompilerFailed("protoc failed", cause="out of memory", next_command="try it"))
+    error = thrown("org.apache.spark.api.python.PythonException: Traceback\n" + "".join(words))
+    assert type(error) is CompilerFailed
+    assert (error.retryable, error.what, error.cause) == (True, "protoc failed", "out of memory")
+
+
+def test_a_partition_that_joins_without_its_first_offsets_is_named_with_how_to_go_on() -> None:
+    """The words of Spark 4.1, of which only the last line says where."""
+    error = thrown(
+        "org.apache.spark.SparkException: Job aborted",
+        "java.lang.IllegalStateException: [KAFKA_DATA_LOSS.ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO] Some data "
+        "may have been lost because they are not available in Kafka any more;\n"
+        "either the data was aged out by Kafka or the topic may have been deleted before all the data in the\n"
+        "topic was processed.\n"
+        "If you don't want your streaming query to fail on such cases, set the source option failOnDataLoss to false.\n"
+        "Reason: Added partition payments-3 starts from 7 instead of 0. SQLSTATE: XXKDB",
+    )
+    assert type(error) is OffsetsVanished
+    assert error.what == "a partition that joins has lost its first offsets"
+    assert str(error.cause).startswith("Added partition payments-3 starts from 7 instead of 0.")
+    assert "on_data_loss: continue" in str(error.next_command)
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -117,3 +143,36 @@ def test_failure_without_a_named_cause_gives_the_first_line_that_is_no_stack(tex
 def test_cause_is_cut_to_what_a_person_reads() -> None:
     assert len(str(thrown("a", "x" * 100_000).cause)) == 500
     assert len(str(thrown("a", "Connection refused" + "x" * 100_000).cause)) == 300
+
+
+QUERY = """
+=== Streaming Query ===
+Identifier: payments [id = 1, runId = 2]
+Current Committed Offsets: {KafkaV2[Subscribe[payments]]: {"payments":{"0":7}}}
+
+Logical Plan:
+Project ['Connection refused' AS note#1]
+"""
+
+
+class OfTheQuery(Exception):
+    """As PySpark hands it over: what caused it stands in `_cause`."""
+
+    def __init__(self, text: str, cause: Exception | None) -> None:
+        super().__init__(text)
+        self._cause = cause
+
+
+@pytest.mark.parametrize(
+    ("text", "by", "cause"),
+    [
+        (QUERY, "ExitCodeException exitCode=143: \n\tat a.B.c(B.java:1)", "ExitCodeException exitCode=143:"),
+        (f"disk full{QUERY}", "another", "disk full"),
+        (f"{QUERY}\nJVM stacktrace:\nCaused by: java.io.IOException: full", "another", "java.io.IOException: full"),
+        (QUERY, None, "unknown"),
+    ],
+)
+def test_what_spark_says_of_the_query_itself_is_no_cause(text: str, by: str | None, cause: str) -> None:
+    error = translate(OfTheQuery(text, RuntimeError(by) if by else None), LOG)
+    assert type(error) is EngineFailed
+    assert error.cause == cause

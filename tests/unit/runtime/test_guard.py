@@ -146,6 +146,7 @@ def test_removed_ledger_entries_of_committed_batches_stop_unless_accepted(home: 
         assert type(error) is LedgerMissing
         assert error.next_command is not None
         assert error.next_command.endswith("--accept ledger-missing")
+        assert "penstock checkpoint repair FILE --from BACKUP --apply" in error.next_command
     before = contents(home)
     guard.check(home, "payments", frozenset({LedgerMissing.code}))
     assert contents(home) == before

@@ -9,9 +9,10 @@ from random import Random
 
 import pytest
 
+from penstock import record
 from penstock.checkpoint.home import Home
 from penstock.errors import BadArgument
-from penstock.record import OffsetRange
+from penstock.record import CLASSES, STAGES, OffsetRange
 from penstock.route.dead_letter import DeadLetter
 from penstock.runtime import replays
 from penstock.runtime.letters import Death, Letter, Wanted
@@ -43,6 +44,26 @@ LETTER = Letter("t", 1, 17, 1_700_000_000_000, 10, (DEATH,))
 )
 def test_every_word_that_is_given_must_hold(wanted: Wanted, holds: bool) -> None:
     assert wanted.holds(LETTER) is holds
+
+
+@pytest.mark.parametrize(("word", "there"), [("stage", STAGES), ("error_class", CLASSES)])
+def test_stage_or_class_that_no_letter_can_have_is_refused_and_those_there_are_are_named(
+    word: str, there: tuple[str, ...]
+) -> None:
+    for each in there:
+        Wanted(**{word: each})
+    with pytest.raises(BadArgument) as refused:
+        Wanted(**{word: "nonsense"})
+    assert "'nonsense'" in refused.value.what
+    assert all(each in str(refused.value.cause) for each in there)
+
+
+def test_every_error_class_that_is_written_can_be_asked_for() -> None:
+    named = {name for name in vars(record) if name.isupper()}
+    lines = Path(record.__file__).read_text().split("# Error classes of dead letters", 1)[1].split("CLASSES = ")[0]
+    classes = {line.split(" = ")[0] for line in lines.splitlines() if " = " in line}
+    assert classes <= named
+    assert sorted(getattr(record, name) for name in classes) == sorted(CLASSES)
 
 
 def test_last_death_is_the_one_that_is_asked_about_and_a_group_of_stats_is_a_reason() -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests.two_batches import ENTRIES
+
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import KafkaUnreachable
-from penstock.runtime.onlookers import Everyone, Following
+from penstock.observe.metrics import Meters
+from penstock.record import OffsetRange
+from penstock.runtime.onlookers import Everyone, Following, batch_facts
 from penstock.runtime.watch import Watch
 
 
@@ -102,3 +107,16 @@ def test_mirror_that_is_refused_is_said_once_and_tried_again(tmp_path: Path) -> 
     assert mirror.asked >= 5
     assert said == ["the offsets cannot be written (not authorized); tried again with the next batch"]
     assert mirror.closed == 1
+
+
+def test_what_expired_while_it_was_read_is_in_the_event_and_the_metrics_as_doubtful() -> None:
+    lost, doubtful = [OffsetRange("t", 0, 0, 4)], [OffsetRange("t", 1, 5, 8)]
+    ranges = [*lost, OffsetRange("t", 1, 5, 20)]
+    entry = replace(ENTRIES[0], ranges=ranges, lost=lost, doubtful=doubtful)  # 13 of the 15 others were read
+    facts = batch_facts(entry, 1.0)
+    assert (facts["lost"], facts["doubtful"]) == (4, 2)
+    meters = Meters("p")
+    for _ in range(2):
+        meters.batch_done(entry, 1.0, 0.0)
+    for name, value in {"offsets_lost_total": 8, "records_doubtful_total": 4}.items():
+        assert meters.registry.get_sample_value(f"penstock_{name}", {"pipeline": "p"}) == value

@@ -11,7 +11,7 @@ import pytest
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, SinkCount, TopicFact
 from penstock.runtime.changes import changes
-from penstock.runtime.standing import Standing, Waiting, running, vanished
+from penstock.runtime.standing import Standing, Waiting, beyond, running, vanished
 from penstock.spec.model import Pipeline
 
 
@@ -55,13 +55,23 @@ def test_topics_and_sinks_that_came_and_went_since_the_last_batch() -> None:
     ]
 
 
-@pytest.mark.parametrize(("next_", "lost"), [(9, True), (10, False), (15, False), (20, False), (21, True)])
-def test_next_offset_must_be_one_that_kafka_holds_or_the_end(next_: int, lost: bool) -> None:
-    stands = Standing("earliest", "q", 1, partitions=[Waiting("a", 0, 0, 5, 5), Waiting("a", 1, 10, next_, 20)])
-    found = vanished(stands, [])
-    assert (found is not None) is lost
-    if found is not None:
-        assert found.cause == f"a-1 goes on at {next_}, Kafka holds 10 to 20"
+@pytest.mark.parametrize(
+    ("next_", "of_a_checkpoint", "of_the_spec"),
+    [
+        (9, ["offsets-vanished"], ["start-not-there"]),
+        (10, [], []),
+        (20, [], []),
+        (21, ["offsets-went-back"], ["start-not-there"]),
+    ],
+)
+def test_next_offset_must_be_one_that_kafka_holds_or_the_end(
+    next_: int, of_a_checkpoint: list[str], of_the_spec: list[str]
+) -> None:
+    for query, codes in (("q", of_a_checkpoint), (None, of_the_spec)):
+        stands = Standing("earliest", query, 1, partitions=[Waiting("a", 0, 0, 5, 5), Waiting("a", 1, 10, next_, 20)])
+        found = [each for each in (vanished(stands, []), beyond(stands)) if each is not None]
+        assert [each.code for each in found] == codes
+        assert all(str(each.cause).startswith("a-1 ") and each.next_command for each in found)
 
 
 def test_topic_that_is_no_longer_read_is_lost_to_the_checkpoint() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.route.dead_letter import DeadLetter
-from penstock.runtime import replay
+from penstock.runtime import replay_choice
 from penstock.runtime.letters import Death, Letter
 from penstock.runtime.replays import Chosen
 from penstock.spec.model import Pipeline
@@ -31,7 +31,7 @@ LETTER = Letter("t", 1, 17, 0, 10, (DEATH,))
 )
 def test_letter_of_a_sink_that_is_no_longer_in_the_spec_is_left_out(sinks: str | None, gone: str | None) -> None:
     death = replace(DEATH, sinks=sinks, stage="sink" if sinks else "decode")
-    picked, left_out = replay._picked(PIPELINE, [replace(LETTER, deaths=(death,))], None)
+    picked, left_out = replay_choice._picked(PIPELINE, [replace(LETTER, deaths=(death,))], None)
     assert len(picked) == (gone is None)
     assert list(left_out) == ([] if gone is None else [f"meant for what is no longer a sink of the spec: {gone}"])
 
@@ -39,13 +39,26 @@ def test_letter_of_a_sink_that_is_no_longer_in_the_spec_is_left_out(sinks: str |
 def test_former_sink_of_a_death_that_a_replay_has_answered_is_no_matter() -> None:
     again = replace(DEATH, query="r", stage="decode", sinks=None)
     letter = replace(LETTER, deaths=(replace(DEATH, sinks="former"), again), answered=frozenset({"q"}))
-    assert replay._picked(PIPELINE, [letter], None)[0] == [letter]
+    assert replay_choice._picked(PIPELINE, [letter], None)[0] == [letter]
 
 
 def test_letter_that_expires_between_the_two_reads_is_left_out() -> None:
     other = replace(LETTER, offset=18)
     there = DeadLetter(b"k", None, [], "t", 1, 18, 0, 0, "sink", "missing-field", "", "p", "q", 3, sinks="state")
-    choice = replay._with_bytes([LETTER, other], [there], {"lake", "state"}, Counter({"another reason": 2}))
+    choice = replay_choice._with_bytes([LETTER, other], [there], {"lake", "state"}, Counter({"another reason": 2}))
     assert choice.letters == [(Chosen("t", 1, 18, 0, ["q"], ["lake"]), there)]
     assert choice.left_out == {"another reason": 2, "the letter has expired just now": 1}
-    assert replay._with_bytes([other], [there], set(), Counter()).left_out == {}
+    assert replay_choice._with_bytes([other], [there], set(), Counter()).left_out == {}
+
+
+def test_letters_that_die_again_make_room_for_those_that_a_limit_left_out() -> None:
+    every = [replace(LETTER, offset=offset) for offset in range(8)]
+    names: list[str] = []
+    took: list[list[int]] = []
+    for name in ("b", "10", "a", "9"):  # all of them die again each time
+        picked, left_out = replay_choice._picked(PIPELINE, replay_choice._in_turn(every, names), 3)
+        assert left_out == {"over the limit of one replay: the same command takes them next": 5}
+        took.append([each.offset for each in picked])
+        names.append(name)
+        every = [replace(each, replays=(*each.replays, name)) if each in picked else each for each in every]
+    assert took == [[0, 1, 2], [3, 4, 5], [6, 7, 0], [1, 2, 3]]

@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, SinkCount, ViewCount
 from penstock.record import OffsetRange
-from penstock.runtime import fingerprint, replay_proof, verify
+from penstock.runtime import fingerprint, replay_proof, sink_proof
 from penstock.runtime.replay_proof import Took
 from penstock.runtime.replays import Replay
 from penstock.runtime.report import Report
@@ -107,7 +107,7 @@ def test_batches_that_a_table_has_forgotten_are_not_proven_instead_of_lost(tmp_p
 
     def proven(*batches: Took) -> Report:
         report = Report("p")
-        verify._without_replays(DeltaSink("lake", table), None, list(batches), report)
+        sink_proof.without_replays(DeltaSink("lake", table), None, list(batches), report)
         return report
 
     assert proven(*batches) == Report("p")

@@ -77,6 +77,7 @@ def test_restore_that_is_cut_off_anywhere_changed_nothing_or_is_refused_and_can_
         assert not home.restoring.exists()
     assert crashes > 3
     assert files(home) == files(copy)
+    assert bool(backup.aside(home)) == (old != "gone")  # where there was nothing, nothing was put aside
 
 
 def test_restore_that_has_not_begun_to_exchange_leaves_a_checkpoint_that_starts(
@@ -160,3 +161,33 @@ def test_sink_that_cannot_tell_is_warned_of_every_batch_after_the_backup(
     manifest = backup.Manifest("payments", QUERY, "", committed, 0, committed, {})
     warnings = restore._twice(pipeline(home.path, "at-least-once"), home, manifest)
     assert [f"of {said} a" in each for each in warnings] == ([True] if said else [])
+
+
+def test_backup_of_another_query_is_passed_over_and_said(tmp_path: Path) -> None:
+    home = checkpoint(tmp_path / "home")
+    place = restore.back_up(pipeline(home.path))[0]
+    for kept in (home.spark / "metadata", home.ledger / "000000000.jsonl"):
+        kept.write_text(kept.read_text().replace(QUERY, "another"))
+    (home.spark / ".metadata.crc").unlink()
+    (home.spark / "commits" / "1").write_bytes(b"")
+    for source in (None, place):
+        made = restore.repair(pipeline(home.path), source)
+        assert (made.backup, made.skipped) == (None, [f"{place} is not known to be of this query"])
+        assert [each.source for each in made.damage] == ["the ledger"]
+
+
+def test_what_a_repair_and_a_restore_put_aside_is_found_again_and_is_no_backup(tmp_path: Path) -> None:
+    home = checkpoint(tmp_path / "home")
+    place = restore.back_up(pipeline(home.path))[0]
+    (home.spark / "commits" / "1").write_bytes(b"")
+    damaged = restore.repair(pipeline(home.path), apply=True).aside
+    replaced = restore._exchange(home, Home(place), place)
+    assert [str(each) for each in backup.aside(home)] == [damaged, replaced]
+    assert backup.kept(home) == [place]
+
+
+def test_file_that_is_no_archive_is_said_in_words(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("monday: all is well\n" * 100)
+    with pytest.raises(BackupDamaged) as raised, backup.opened(tmp_path / "notes.txt"):
+        pass
+    assert raised.value.cause == "it is no archive, or its beginning is damaged"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.checkpoints import entry
+from tests.checkpoints import begun, entry
 
 from penstock.checkpoint.ledger import Entry
 from penstock.errors import BadArgument, SeekRefused
 from penstock.record import OffsetRange
+from penstock.runtime import seek
 from penstock.runtime.refusal import Move, refusal
+from penstock.runtime.seek_target import Wanted
 from penstock.spec.model import Pipeline
 
 READ = [entry(0), entry(1)]  # offsets 0 to 20 of two partitions
@@ -75,3 +78,16 @@ def test_state_and_no_move_at_all_are_refused() -> None:
 def test_ledger_with_a_hole_proves_no_offset_unread() -> None:
     hole = [replace(READ[1], accepted=["ledger-missing"])]
     assert judged(5, SINKS["delta append"], entries=hole) is not None
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_before_the_first_batch_a_refused_seek_says_where_the_pipeline_begins(tmp_path: Path, dry_run: bool) -> None:
+    home = begun(tmp_path)
+    moving = pipeline({"console": {}}).model_copy(update={"checkpoint": str(tmp_path)})
+    for note, where in (("", "`start:` says"), ('{"of_pipeline": "old"}', "where 'old' was when it was forked")):
+        if note:
+            (home.path / "fork.json").write_text(note)
+        with pytest.raises(SeekRefused) as refused:
+            (seek.rehearse if dry_run else seek.seek)(moving, Wanted("latest"))
+        assert where in str(refused.value.cause)
+        assert ("start:" in str(refused.value.cause)) == (not note)

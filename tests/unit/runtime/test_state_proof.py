@@ -36,7 +36,7 @@ GOOD = Entry(
     topics={"events": TopicFact("events", "id")},
     views={"events": ViewCount(10, 10, 0)},
     sinks={"lake": SinkCount(5, None)},
-    stateful={"once": StepCount(came=10, late=2, duplicates=3, gave=5, held=7, bytes=100)},
+    stateful={"once": StepCount(came=10, late=2, duplicates=3, gave=5, cut=2, held=7, bytes=100)},
 )
 
 
@@ -58,14 +58,26 @@ def test_sums_over_batches_and_the_state_of_now() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"came": 9, "late": 1}, "batch 3: step 'once': 10 records passed, 9 were handed to it"),
-        ({"late": 1}, "batch 3: step 'once': 9 rows went in, 5 came out, 3 were dropped"),
+        ({"came": 9, "late": 1, "cut": 1}, "batch 3: step 'once': 10 records passed, 9 were handed to it"),
+        ({"late": 1, "cut": 1}, "batch 3: step 'once': 9 rows went in, 5 came out, 3 were dropped"),
         ({"gave": 4, "duplicates": 4}, "batch 3: step 'once': it gave 4 rows, sink 'lake' accounts for 5"),
+        ({"cut": 3}, "batch 3: step 'once': the engine dropped 3 rows as late, 2 were counted as late"),
     ],
 )
 def test_books_that_do_not_add_up_are_findings(changes: dict[str, Any], said: str) -> None:
     assert findings(GOOD) == []
     assert findings(replace(GOOD, stateful={"once": replace(GOOD.stateful["once"], **changes)})) == [said]
+
+
+def test_record_that_was_set_aside_never_was_a_row_for_the_sink() -> None:
+    """A record that a step before the stateful one fails on is dead for the sink, and nothing came out for it."""
+    views = {"events": ViewCount(11, 11, 0, rejected=1)}
+    aside = replace(GOOD, views=views, sinks={"lake": SinkCount(5, None, rejected=1, failed=1)})
+    assert findings(aside) == []
+    lost = replace(aside, sinks={"lake": SinkCount(4, None, rejected=1, failed=1)})
+    assert findings(lost) == ["batch 3: step 'once': it gave 5 rows, sink 'lake' accounts for 4"]
+    refused = replace(aside, sinks={"lake": SinkCount(4, None, rejected=1)})
+    assert findings(refused) == []
 
 
 def test_batch_whose_duplicates_do_not_add_up_is_not_committed() -> None:

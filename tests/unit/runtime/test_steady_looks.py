@@ -10,10 +10,14 @@ import pytest
 from tests.checkpoints import checkpoint
 
 from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Ledger
+from penstock.checkpoint.log import SparkLog
 from penstock.errors import CheckpointForeign
 from penstock.runtime import seek as seeking
 from penstock.runtime.fork import fork
 from penstock.runtime.seek import rehearse, seek
+from penstock.runtime.seek_target import Wanted
+from penstock.runtime.standing import known_positions, lasting_damage
 from penstock.spec.model import Pipeline
 
 
@@ -35,7 +39,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     made = checkpoint(tmp_path / "payments")
     remove(made, "offsets", 1)
     marks = {("payments", p): (0, 100) for p in (0, 1)}
-    monkeypatch.setattr(seeking, "_partitions", lambda *_: (marks, dict.fromkeys(marks, 100)))  # what Kafka would say
+    said = seeking._There({}, marks, dict.fromkeys(marks, 100))
+    monkeypatch.setattr(seeking, "_there", lambda *_: said)  # what Kafka would say
     return made
 
 
@@ -49,7 +54,7 @@ def forked(directory: Path) -> int | None:
 
 
 def rehearsed(directory: Path) -> int | None:
-    return rehearse(pipeline(directory), to_batch=2).batch - 1
+    return rehearse(pipeline(directory), Wanted(to_batch=2)).batch - 1
 
 
 Look = Callable[[Path], int | None]
@@ -91,5 +96,28 @@ def test_without_a_run_one_look_is_enough(
     with pytest.raises(CheckpointForeign):
         look(tmp_path)
     with pytest.raises(CheckpointForeign):  # it holds the lock itself
-        seek(pipeline(tmp_path), to_batch=2)
+        seek(pipeline(tmp_path), Wanted(to_batch=2))
     assert (home.path.is_dir(), pauses) == (True, [])
+
+
+def test_damage_of_a_run_is_what_stays_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = checkpoint(tmp_path / "payments")
+    whole = {number: (home.spark / "offsets" / str(number)).read_bytes() for number in (2, 3)}
+    for number in whole:
+        (home.spark / "offsets" / str(number)).write_bytes(b"v1")
+    monkeypatch.setattr(time, "sleep", lambda _: (home.spark / "offsets" / "3").write_bytes(whole[3]))
+    assert [each.file for each in lasting_damage(home)] == ["spark/offsets/2", "spark/offsets/3"]
+    with home.held():
+        assert [each.file for each in lasting_damage(home)] == ["spark/offsets/2"]
+
+
+def test_position_is_that_of_the_log_or_where_it_is_damaged_or_gone_that_of_the_ledger(tmp_path: Path) -> None:
+    home = checkpoint(tmp_path / "payments")
+    log, entries = SparkLog(home.spark), Ledger(home.ledger).recent(3)
+    at = log.next_positions()
+    assert at
+    assert known_positions(log, []) == at
+    (home.spark / "offsets" / "3").write_text("v1")
+    assert (known_positions(log, []), known_positions(log, entries)) == (None, at)
+    home.spark.rename(tmp_path / "elsewhere")
+    assert (known_positions(log, []), known_positions(log, entries)) == (None, at)

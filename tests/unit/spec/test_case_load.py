@@ -133,3 +133,23 @@ def test_json_schema_takes_the_examples_and_refuses_an_unknown_key(file: Path) -
     assert list(validator.iter_errors(data)) == []
     data["cases"][0]["expects"] = {}
     assert list(validator.iter_errors(data))
+
+
+def test_case_names_late_rows_and_the_rule_that_a_stateful_step_brings_along(directory: Path) -> None:
+    spec = YAML().load(directory / "payments.yaml")
+    once = {"from": "payments", "key": ["payment_id"], "time": "event_time", "within": "1m"}
+    spec["transform"] = [{"view": "settled", "deduplicate": once}]
+    spec["sinks"] = {"lake": {"from": "settled", "delta": {"path": "lake"}}}
+    YAML().dump(spec, directory / "payments.yaml")
+    text = """\
+cases:
+  - name: late
+    given: {payments: [{text: x}]}
+    expect: {views: {settled_late: []}, dead_letters: [{rule: time of RULE}]}
+"""
+    file = directory / "payments.test.yaml"
+    file.write_text(text.replace("RULE", "settled"))
+    assert len(read_tests(file).cases.cases) == 1
+    [(_, _, message, hint)] = mistakes(directory, text.replace("RULE", "settle"))
+    assert message == "the spec has no rule 'time of settle' that makes dead letters"
+    assert hint == "did you mean 'time of settled'?"

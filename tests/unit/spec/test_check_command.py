@@ -110,12 +110,12 @@ def test_formats_of_a_registry_need_one_and_csv_has_no_nested_types(tmp_path: Pa
     spec.write_text(REGISTRY.format(registry="", wire="", type="array<int>"))
     said = penstock("check", str(spec), expected=2).stdout.splitlines()
     assert said == [
-        f"{spec}:7:14: source.topics.orders.value: avro: its schema is in a registry, and the spec names none: "
-        "add `registry: {url: ...}`",
+        f"{spec}:7:14: source.topics.orders.value: avro: its records carry the id of a schema in a registry, and the "
+        "spec names none: add `registry: {url: ...}`, or `wire: raw` where they carry no id",
         f"{spec}:8:52: source.topics.lines.value.schema.fields.n: a field of a CSV line cannot be 'array<int>': it has "
         "no nested types",
-        f"{spec}:10:49: sinks.out.kafka.value: protobuf: its schema is in a registry, and the spec names none: "
-        "add `registry: {url: ...}`",
+        f"{spec}:10:49: sinks.out.kafka.value: protobuf: its records carry the id of a schema in a registry, and the "
+        "spec names none: add `registry: {url: ...}`, or `wire: raw` where they carry no id",
         "1 file, 3 mistakes",
     ]
     spec.write_text(REGISTRY.format(registry="", wire=RAW, type="decimal(8,2)"))

@@ -61,6 +61,33 @@ def test_the_example_qualifies_also_with_shorter_batches(tmp_path: Path) -> None
             "source.topics.payments.value",
             "csv is decoded in Python",
         ),
+        (
+            lambda s: s["transform"].append(
+                {"view": "p", "python": {"from": "payments", "function": "penstock.spec.load:read"}}
+            ),
+            "transform[1].python",
+            "needs a Python worker",
+        ),
+        (
+            lambda s: s["transform"][0].update(
+                sql=None, deduplicate={"from": "payments", "key": ["account"], "time": "at", "within": "1m"}
+            ),
+            "transform[0].deduplicate",
+            "without state",
+        ),
+        (
+            lambda s: s["transform"][0].update(
+                sql=None,
+                state={
+                    "from": "payments",
+                    "key": ["account"],
+                    "processor": "json:JSONDecoder",
+                    "fields": {"n": "int"},
+                },
+            ),
+            "transform[0].state",
+            "without state",
+        ),
     ],
 )
 def test_what_real_time_mode_has_no_way_for_is_refused_with_its_line(

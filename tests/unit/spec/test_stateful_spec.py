@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from penstock.spec.load import read
+from penstock.spec.stateful_check import late_view_names
 from penstock.spec.steps import Step
 
 WINDOW = {
@@ -31,7 +32,13 @@ JOIN = {
 UPSERT = {"delta": {"path": "lake", "upsert": {"key": ["window_start", "key"]}}}
 
 
-def mistakes(tmp_path: Path, steps: list[dict[str, Any]], **sinks: Any) -> list[tuple[str, str]]:
+def mistakes(
+    tmp_path: Path,
+    steps: list[dict[str, Any]],
+    trigger: Any = "continuous",
+    more: dict[str, Any] | None = None,
+    **sinks: Any,
+) -> list[tuple[str, str]]:
     """Path and message of every mistake."""
     value = {"format": "json", "schema": {"fields": {"key": "string", "at": "timestamp"}}}
     spec = {
@@ -39,13 +46,15 @@ def mistakes(tmp_path: Path, steps: list[dict[str, Any]], **sinks: Any) -> list[
         "kafka": {"bootstrap": "localhost:9092"},
         "source": {"topics": {"events": {"value": value}, "others": {"value": value}}},
         "transform": steps,
+        "trigger": trigger,
         "sinks": sinks or {"lake": {"from": steps[-1]["view"], "delta": {"path": "lake"}}},
+        **(more or {}),
     }
     file = tmp_path / "spec.yaml"
     YAML().dump(spec, file)
     _, found = read(file)
     assert all(mistake.line > 1 for mistake in found)
-    return [(mistake.path, mistake.message) for mistake in found]
+    return [(mistake.path, "; ".join(filter(None, (mistake.message, mistake.hint)))) for mistake in found]
 
 
 @pytest.mark.parametrize(
@@ -68,6 +77,39 @@ def cleaned(step: dict[str, Any]) -> dict[str, Any]:
         name: {k: v for k, v in value.items() if v is not ...} if isinstance(value, dict) else value
         for name, value in step.items()
     }
+
+
+STATE = {"from": "events", "key": ["key"], "fields": {"key": "string"}}
+
+
+@pytest.mark.parametrize(
+    ("processor", "text"),
+    [
+        ("quiet.py:Quiet", "no module 'quiet.py'; a file is named as a module: quiet:Quiet"),
+        ("loud:Loud", "no module 'loud'"),
+        ("quiet:Quit", "no class 'Quit' in quiet.py; did you mean 'Quiet'?"),
+        ("quiet", "`module:Class`"),
+        ("quiet:Quiet", ""),
+        ("jobs.quiet:Quiet", ""),
+        ("json:JSONDecoder", ""),  # what an installed one is, the engine says
+    ],
+)
+def test_class_of_a_state_step_is_looked_for_without_running_it(tmp_path: Path, processor: str, text: str) -> None:
+    for file in (tmp_path / "quiet.py", tmp_path / "jobs" / "quiet.py"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("raise SystemExit\n\n\nclass Quiet:\n    pass\n")
+    found = mistakes(tmp_path, [{"view": "s", "state": {**STATE, "processor": processor}}])
+    assert [path for path, _ in found] == (["transform[0].state.processor"] if text else [])
+    assert all(text in message for _, message in found), found
+
+
+def test_timers_of_the_clock_need_to_be_told_how_often_to_look_at_it(tmp_path: Path) -> None:
+    (tmp_path / "idle.py").write_text("class Idle:\n    pass\n")
+    steps = [{"view": "s", "state": {**STATE, "processor": "idle:Idle", "timers": "processing"}}]
+    [(path, text)] = mistakes(tmp_path, steps)
+    assert (path, "`trigger: {every: 10s}`" in text) == ("transform[0].state.timers", True)
+    assert mistakes(tmp_path, steps, trigger={"every": "10s"}) == []
+    assert mistakes(tmp_path, steps, trigger="available-now") == []
 
 
 @pytest.mark.parametrize(
@@ -118,9 +160,38 @@ def test_late_rows_are_a_view_of_the_first_step(tmp_path: Path) -> None:
     assert mistakes(tmp_path, steps, one=sink, two={"from": "w_late", "delta": {"path": "b"}}) == []
     [(path, text)] = mistakes(tmp_path, steps, one=sink, two={"from": "w_lat", "delta": {"path": "b"}})
     assert path == "sinks.two.from"
-    assert text == "no view 'w_lat'"
+    assert text == "no view 'w_lat'; did you mean 'w_late'?"
     twice = [*steps, {"view": "w_late", "sql": "select 1"}]
     assert "which is there" in dict(mistakes(tmp_path, twice, one=sink))["transform[0].view"]
+
+
+CLASS = {"from": "events", "key": ["key"], "processor": "quiet:Quiet", "fields": {"n": "int"}}
+
+
+@pytest.mark.parametrize(
+    ("step", "drops", "views"),
+    [
+        ({"window": WINDOW}, True, ["w_late"]),
+        ({"window": {**WINDOW, "emit": "complete"}}, False, []),
+        ({"join": JOIN}, True, ["w_late_left", "w_late_right"]),
+        ({"state": {**CLASS, "timers": "event", "time": "at", "late_after": "1m"}}, True, ["w_late"]),
+        ({"state": {**CLASS, "time": "at", "late_after": "1m"}}, False, ["w_late"]),
+        ({"state": CLASS}, False, []),
+    ],
+    ids=[
+        "window",
+        "window that never closes",
+        "join",
+        "timers in event time",
+        "no timers, rows without time",
+        "no time",
+    ],
+)
+def test_step_has_a_view_of_what_it_misses(step: dict[str, Any], drops: bool, views: list[str]) -> None:
+    made = Step.model_validate({"view": "w", **step})
+    assert made.stateful is not None
+    assert made.stateful.drops_late is drops
+    assert late_view_names([made]) == views
 
 
 @pytest.mark.parametrize(
@@ -156,3 +227,82 @@ def test_windows_that_follow_each_other_are_final(tmp_path: Path) -> None:
     [(path, text)] = mistakes(tmp_path, steps)
     assert path == "transform[0].window.emit"
     assert "rows must be final" in text
+
+
+RATES = {"file": {"path": "rates.csv", "format": "csv", "schema": {"fields": {"key": "string", "rate": "double"}}}}
+
+
+@pytest.mark.parametrize(
+    ("step", "where"),
+    [
+        ({"enrich": {"from": "events", "reference": "rates", "on": ["key"]}}, ".enrich.reference"),
+        ({"sql": "select events.* from events left join rates using (key)"}, ".sql"),
+        ({"sql": "with r as (select * from `RATES`) select events.* from events, r"}, ".sql"),
+        ({"python": {"from": ["events", "rates"], "function": "steps:joined"}}, ".python.from"),
+        ({"sql": "select *, 'rates' as word, events.rates -- rates\nfrom events"}, None),
+    ],
+)
+def test_table_that_is_refreshed_is_not_read_before_a_stateful_step(
+    tmp_path: Path, step: dict[str, Any], where: str | None
+) -> None:
+    (tmp_path / "steps.py").write_text("def joined(events, rates):\n    return events\n")
+    (tmp_path / "rates.csv").write_text("key,rate\na,1\n")
+    steps = [{"view": "rated", **step}, {"view": "w", "window": {**WINDOW, "from": "rated"}}]
+    found = mistakes(tmp_path, steps, more={"references": {"rates": {**RATES, "refresh": "1h"}}})
+    assert [path for path, _ in found] == ([f"transform[0]{where}"] if where else []), found
+    assert all("'rates' has `refresh`" in text for _, text in found)
+    assert mistakes(tmp_path, steps, more={"references": {"rates": RATES}}) == []
+    behind = [{"view": "w", "window": WINDOW}, {"view": "rated", "sql": "select w.* from w join rates using (key)"}]
+    assert mistakes(tmp_path, behind, more={"references": {"rates": {**RATES, "refresh": "1h"}}}) == []
+
+
+@pytest.fixture
+def quiet(tmp_path: Path) -> dict[str, Any]:
+    (tmp_path / "quiet.py").write_text("class Quiet:\n    pass\n")
+    return {**STATE, "processor": "quiet:Quiet"}
+
+
+@pytest.mark.parametrize(
+    ("first", "time"), [({"deduplicate": FIRST}, "at"), ({"window": WINDOW}, "window_time"), ({"join": JOIN}, "at")]
+)
+def test_timers_in_event_time_follow_another_stateful_step(
+    tmp_path: Path, quiet: dict[str, Any], first: dict[str, Any], time: str
+) -> None:
+    """The watermark is that of the first step, so the second says no `late_after`."""
+    state = {**quiet, "from": "first", "timers": "event", "time": time}
+    assert mistakes(tmp_path, [{"view": "first", **first}, {"view": "s", "state": state}]) == []
+    [(path, text)] = mistakes(
+        tmp_path, [{"view": "first", **first}, {"view": "s", "state": {**state, "late_after": "1m"}}]
+    )
+    assert (path, "the watermark is that of 'first'" in text) == ("transform[1].state.late_after", True)
+
+
+def test_state_that_comes_first_says_how_late_rows_may_be(tmp_path: Path, quiet: dict[str, Any]) -> None:
+    [(path, text)] = mistakes(tmp_path, [{"view": "s", "state": {**quiet, "timers": "event", "time": "at"}}])
+    assert (path, "lacks `late_after`" in text) == ("transform[0].state", True)
+    [(path, text)] = mistakes(tmp_path, [{"view": "s", "state": {**quiet, "timers": "event"}}])
+    assert "`timers: event` needs `time`" in text
+
+
+def test_no_stateful_step_follows_a_class_wherever_it_is(tmp_path: Path, quiet: dict[str, Any]) -> None:
+    steps: list[dict[str, Any]] = [
+        {"view": "d", "deduplicate": FIRST},
+        {"view": "s", "state": {**quiet, "from": "d"}},
+        {"view": "w", "window": {**WINDOW, "from": "s", "late_after": ...}},
+    ]
+    for chain in (steps, [{"view": "s", "state": quiet}, {**steps[2], "window": {**WINDOW, "from": "s"}}]):
+        found = dict(mistakes(tmp_path, [cleaned(step) for step in chain]))
+        assert "no other stateful step can follow it" in found[f"transform[{len(chain) - 1}]"]
+
+
+def test_rule_that_compares_records_is_refused_before_a_stateful_step(tmp_path: Path) -> None:
+    rules = {"contract": {"events": [{"name": "once", "unique": "key"}]}}
+    steps = [
+        {"view": "some", "sql": "select * from events"},
+        {"view": "w", "window": {**WINDOW, "from": "some"}},
+        {"view": "beside", "sql": "select * from others"},
+    ]
+    [(path, text)] = mistakes(tmp_path, steps, more=rules, lake={"from": "w", "delta": {"path": "lake"}})
+    assert (path, "use a `deduplicate` step" in text) == ("contract.events[0].unique", True)
+    beside = {"contract": {"others": [{"name": "once", "unique": "key"}]}}
+    assert mistakes(tmp_path, steps, more=beside, lake={"from": "w", "delta": {"path": "lake"}}) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.transform import python
+from penstock.transform import python, python_module
 
 WORKER = """\
 [PYTHON_EXCEPTION] An exception was thrown from the Python worker:
@@ -22,7 +22,7 @@ Traceback (most recent call last):
 
 @pytest.fixture(autouse=True)
 def _steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python, "_files", {"steps.py", "worker.py", "jobs/risk.py"})
+    monkeypatch.setattr(python_module, "files", {"steps.py", "worker.py", "jobs/risk.py"})
 
 
 def said(raised: str = "KeyError: 'a-1'", file: str = "/tmp/spark/userFiles-1/steps.py") -> str | None:

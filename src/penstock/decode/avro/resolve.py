@@ -9,7 +9,8 @@ They are those of the Avro specification, as Java's implementation takes them wh
 - a branch of the writer's union that the reader cannot hold is no fault until a record uses it.
 
 Stricter than Java in one point: two logical types that differ (milliseconds and microseconds, decimals of other scale)
-do not fit. Java would read the number of one as the other.
+do not fit, nor does one that changes what a value is (a date, a timestamp, a decimal) fit a bare number or bare bytes.
+Java would read the number of one as the other.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from penstock.decode.page import Page
 from penstock.schema.avro.default import encoded
 from penstock.schema.avro.model import (
     NO_DEFAULT,
+    PROMOTED,
     Array,
     AvroSchemaMistake,
     Enum,
@@ -43,17 +45,10 @@ from penstock.schema.avro.model import (
     described,
     width_of,
 )
-from penstock.schema.avro.view import nullable, present_branches, view_type
+from penstock.schema.avro.view import TYPED, nullable, present_branches, view_type
 
-_PROMOTED = {
-    "int": ("int", "long", "float", "double"),
-    "long": ("long", "float", "double"),
-    "float": ("float", "double"),
-    "double": ("double",),
-    "boolean": ("boolean",),
-    "string": ("string", "bytes"),
-    "bytes": ("bytes", "string"),
-}
+# Logical types that give a value of a view another meaning. The others are the number, text or bytes themselves there.
+_MEANINGS = {"decimal", *TYPED}
 
 
 class Incompatible(Exception):
@@ -86,7 +81,7 @@ def resolve(writer: Schema, reader: Schema, path: str = "") -> Reader:
             return mapping(path, entry_walk(writer.values, below), resolve(writer.values, reader.values, below))
         case Fixed(), Fixed() if _same_name(writer, reader) and writer.size == reader.size:
             return _bytes(writer, reader, path)
-        case Primitive(), Primitive() if reader.kind in _PROMOTED.get(writer.kind, ()):
+        case Primitive(), Primitive() if reader.kind in PROMOTED.get(writer.kind, ()):
             return _primitive(writer, reader, path)
     raise Incompatible(path, f"written as {_told(writer)}, which cannot be read as {_told(reader)}")
 
@@ -115,16 +110,18 @@ def _bytes(writer: Primitive | Fixed, reader: Primitive | Fixed, path: str) -> R
     _same_meaning(writer, reader, path)
     spans = scalars.spans_of(path, writer)
     if reader.logical is not None and reader.logical.name == "decimal":
-        if writer.kind == "string":
-            raise Incompatible(path, f"written as string, which cannot be read as {described(reader)}")
         return scalars.decimal(path, spans, reader.logical)
     return scalars.text(path, spans) if reader.kind == "string" else scalars.binary(spans)
 
 
 def _same_meaning(writer: Primitive | Fixed, reader: Primitive | Fixed, path: str) -> None:
     one, other = writer.logical, reader.logical
-    if one is not None and other is not None and (one.name, one.scale) != (other.name, other.scale):
-        raise Incompatible(path, f"written as {one}, which would be misread as {other}")
+    if one is None or other is None:
+        differ = any(logical is not None and logical.name in _MEANINGS for logical in (one, other))
+    else:
+        differ = (one.name, one.scale) != (other.name, other.scale)
+    if differ:
+        raise Incompatible(path, f"written as {described(writer)}, which would be misread as {described(reader)}")
 
 
 def _same_name(writer: Named, reader: Named) -> bool:

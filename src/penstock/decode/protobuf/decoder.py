@@ -128,7 +128,7 @@ class Reader:
 class ProtobufDecoder:
     """Called for every Arrow batch of raw values. Without `lookup` the values carry no header.
 
-    Raises nothing but RegistryUnreachable: from `lookup`, or because a writer's schema could not be compiled just now.
+    Raises nothing but RegistryUnreachable, from `lookup`, and CompilerFailed: a writer's schema could not be compiled.
     """
 
     def __init__(self, schema: MessageSchema, lookup: Lookup | None = None) -> None:

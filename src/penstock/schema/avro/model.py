@@ -89,6 +89,17 @@ class Field:
 Schema = Primitive | Fixed | Enum | Array | Map | Union | Record
 Named = Fixed | Enum | Record
 
+# What a value of a kind can be read as, without loss of its meaning (Avro's schema resolution).
+PROMOTED = {
+    "int": ("int", "long", "float", "double"),
+    "long": ("long", "float", "double"),
+    "float": ("float", "double"),
+    "double": ("double",),
+    "boolean": ("boolean",),
+    "string": ("string", "bytes"),
+    "bytes": ("bytes", "string"),
+}
+
 
 def width_of(schema: Schema) -> int | None:
     """How many bytes every value of this schema takes; None when that differs."""

@@ -34,7 +34,7 @@ _PRIMITIVES = {
     "bytes": "binary",
     "string": "string",
 }
-_LOGICAL = {
+TYPED = {  # logical types with a Spark type of their own, beside decimal
     "date": "date",
     "timestamp-millis": "timestamp",
     "timestamp-micros": "timestamp",
@@ -101,8 +101,8 @@ class _Viewer:
             if logical.precision > MOST_DIGITS:
                 raise AvroSchemaMistake(f"{path}: {logical} has more than {MOST_DIGITS} digits")
             return types.Decimal(logical.precision, logical.scale)
-        if logical is not None and logical.name in _LOGICAL:
-            return types.Scalar(_LOGICAL[logical.name])
+        if logical is not None and logical.name in TYPED:
+            return types.Scalar(TYPED[logical.name])
         return types.Scalar("binary" if isinstance(schema, Fixed) else _PRIMITIVES[schema.kind])
 
     def union(self, union: Union, path: str, inside: tuple[Record, ...], depth: int) -> types.Type:

@@ -28,7 +28,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from penstock.kafka.schema_registry import RegisteredSchema, RegistryUnreachable
+from penstock.errors import CompilerFailed, first_line
+from penstock.kafka.schema import RegisteredSchema
 
 PROTOC_SECONDS = 30  # protoc needs 0.05; a text that keeps it longer is not one
 NO_NAME = "_penstock_.proto"  # of the schema itself; nothing may import it
@@ -42,10 +43,6 @@ _BUNDLED = {
 
 class SchemaMistake(ValueError):
     """What was given is not a Protobuf schema, or has no such message; the message says what was found instead."""
-
-
-class CompilerFailed(RegistryUnreachable):
-    """protoc could not do its work, which says nothing about the schema: no record may be refused for it."""
 
 
 @dataclass(frozen=True)
@@ -233,14 +230,22 @@ def _protoc(text: str, imports: tuple[bytes, ...]) -> bytes:
         try:
             done = subprocess.run(command, capture_output=True, timeout=PROTOC_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise CompilerFailed(f"protoc could not be run: {error}") from None
+            raise _no_compiler("protoc could not be run", str(error)) from None
         if done.returncode != 0:
             said = _complaints(done.stderr.decode("utf-8", "replace"), source)
             # Whatever protoc has against a text, it names the file; a missing module or a kill does not.
             if NO_NAME not in said:
-                raise CompilerFailed(f"protoc failed: {said}")
+                raise _no_compiler("protoc failed", said)
             raise SchemaMistake(f"protoc: {_without_name(said)}")
         return bytes(FileDescriptorSet.FromString((home / "compiled").read_bytes()).file[0].SerializeToString())
+
+
+def _no_compiler(what: str, said: str) -> CompilerFailed:
+    return CompilerFailed(
+        what,
+        cause=first_line(said) or "it said nothing",
+        next_command=f"try it where it failed: {Path(sys.executable).name} -m grpc_tools.protoc --version",
+    )
 
 
 def _without_name(said: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -36,12 +36,16 @@ class Encoding(Protocol):
     # Set by the sink, which knows the topic:
     largest: int | None  # bytes of a record; a larger one is not encoded
     keyed: bool  # a record without a key is not encoded
+    partitions: int | None  # of the topic; a record for another one is not encoded
 
     def prepare(self, view: str, columns: StructType) -> None:
         """Called once per start, before anything else. Raises SpecInvalid for columns that cannot be encoded."""
 
     def rows(self, rows: DataFrame) -> DataFrame:
         """In the engine: what can be done there. The result is for `encode`."""
+
+    def whole(self, rows: DataFrame) -> DataFrame | None:
+        """In the engine: all of it, with the columns of `SCHEMA`; None where that takes a Python worker."""
 
     @property
     def encode(self) -> Encode:
@@ -57,6 +61,10 @@ class Encoding(Protocol):
     @property
     def has_key(self) -> bool:
         """Whether the records get a key at all."""
+
+    @property
+    def has_partition(self) -> bool:
+        """Whether rows say which partition they are for."""
 
     @property
     def topics(self) -> list[str]:
@@ -75,7 +83,7 @@ class Encode(Protocol):
 
 def look_at_topics(config: dict[str, str], encoding: Encoding) -> None:
     """The topics that are known beforehand must be there; what records they take is told to `encoding`."""
-    admin.require_topics(config, encoding.topics)
+    _count_partitions(encoding, admin.require_topics(config, encoding.topics))
     try:
         found = list(admin.topic_configs(config, encoding.topics).values())
     except PenstockError:  # a right of its own, which a producer need not have
@@ -88,6 +96,16 @@ def look_at_topics(config: dict[str, str], encoding: Encoding) -> None:
             next_command="say which column is the key: `key: {format: string, column: ...}`",
         )
     encoding.largest = min((int(each[_LARGEST]) for each in found if _LARGEST in each), default=None)
+
+
+def look_for_more_partitions(config: dict[str, str], encoding: Encoding) -> None:
+    """Before each batch, where rows name partitions: the topic may have got more of them since the start."""
+    if encoding.has_partition and encoding.topics:
+        _count_partitions(encoding, admin.require_topics(config, encoding.topics))
+
+
+def _count_partitions(encoding: Encoding, there: Mapping[str, admin.TopicFacts]) -> None:
+    encoding.partitions = min((facts.partitions for facts in there.values()), default=None)
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,10 @@ from penstock.kafka.consume import headers_of, visible
 from penstock.kafka.transaction import Owner, Place
 from penstock.record import KAFKA, ORIGIN_HEADER, Batch, Known
 from penstock.sink.contract import Incoming, Written
-from penstock.sink.kafka.encoding import Encoding, Picked, look_at_topics, rejected
-from penstock.sink.kafka.worker import RESULT, Letters, SendBatch, Sending, SendPartition, SendPicked, Work
+from penstock.sink.kafka.encoding import Encoding, look_at_topics, look_for_more_partitions, rejected
+from penstock.sink.kafka.one_pass import OnePassKafka
+from penstock.sink.kafka.packets import PACKET, PackBatch, SendPackets
+from penstock.sink.kafka.worker import RESULT, Letters, Sending, SendPartition, Work
 from penstock.spec.types import Struct
 
 if TYPE_CHECKING:
@@ -87,20 +89,20 @@ class KafkaSink:
         if self.mode == "exactly-once-by-partition":
             send: Any = SendPartition(self.works(batch, crash), self.encoding.encode)
         else:
-            send = SendBatch(self._batch_work(batch, crash), self.encoding.encode)
-            encoded = encoded.repartition(1)  # the rows are made by all cores at once, and then sent by one
+            send = SendPackets(self.batch_work(batch, crash))
+            # The records are made by all cores at once, and then sent by one.
+            encoded = encoded.mapInArrow(PackBatch(self.encoding.encode), PACKET).repartition(1)
         return self.ended(batch, [row.asDict(recursive=True) for row in encoded.mapInArrow(send, RESULT).collect()])
 
     def one_pass(self, struct: Struct, letters: Callable[[Batch], Letters] | None) -> OnePassKafka | str:
         """This sink's part of a batch that never goes back to the engine, or why it cannot have one."""
-        if self.mode != "exactly-once-by-partition":
-            return "its rows are sent by batch"
         picked = self.encoding.picked(struct)
         return picked if isinstance(picked, str) else OnePassKafka(self, picked, letters)
 
     def begin(self, batch: Batch, *, replay: bool) -> None:
         if replay:
             self._check_marks(batch)
+        look_for_more_partitions(self.config, self.encoding)
         self._begun = batch.id
 
     def ended(self, batch: Batch, found: Iterable[Mapping[str, Any]], *, posts: bool = False) -> Written:
@@ -162,7 +164,7 @@ class KafkaSink:
         parts = replace(self, mode="exactly-once-by-partition")
         works = [
             *parts.works(batch, None).values(),
-            replace(self, mode="exactly-once-by-batch")._batch_work(batch, None),
+            replace(self, mode="exactly-once-by-batch").batch_work(batch, None),
         ]
         for work in works:
             found = Owner.take(work.config, work.name, work.group, work.open_for).marks(work.places).values()
@@ -170,7 +172,7 @@ class KafkaSink:
                 return True
         return False
 
-    def _batch_work(self, batch: Batch, crash: failpoint.Crash | None) -> Work:
+    def batch_work(self, batch: Batch, crash: failpoint.Crash | None) -> Work:
         return self._work(
             batch,
             self._group(batch),
@@ -235,7 +237,7 @@ class KafkaSink:
         """A driver that was killed may have left transactions open: until they are ended, marks cannot be read, and the
         broker ends them only when their time is over."""
         by_partition = self.mode == "exactly-once-by-partition"
-        works = list(self.works(batch, None).values()) if by_partition else [self._batch_work(batch, None)]
+        works = list(self.works(batch, None).values()) if by_partition else [self.batch_work(batch, None)]
         with ThreadPoolExecutor(min(_AT_ONCE, len(works) or 1)) as pool:
             list(pool.map(lambda work: Owner.take(work.config, work.name, work.group, work.open_for), works))
 
@@ -272,36 +274,3 @@ class KafkaSink:
     def _batch_places(self, batch: Batch) -> tuple[Place, ...]:
         # On every source topic: which of them there are can change between two starts.
         return tuple((topic, 0) for topic in sorted({r.topic for r in batch.ranges}))
-
-
-@dataclass
-class OnePassKafka:
-    """The sink's part of `runtime.one_pass`: records are encoded and sent by the worker that decoded them."""
-
-    sink: KafkaSink
-    picked: Picked
-    letters: Callable[[Batch], Letters] | None  # dead letters are sent along, where they go to Kafka too
-
-    @property
-    def name(self) -> str:
-        return self.sink.name
-
-    @property
-    def posts(self) -> bool:
-        return self.letters is not None
-
-    @property
-    def publishes(self) -> bool:
-        return False  # every worker commits the transaction of its input partition
-
-    def begin(self, batch: Batch, rows: DataFrame, *, replay: bool) -> SendPicked:
-        self.sink.begin(batch, replay=replay)
-        works = self.sink.works(batch, failpoint.crash(batch.id, rows))
-        letters = self.letters(batch) if self.letters else None
-        return SendPicked(SendPartition(works, self.sink.encoding.encode_picked), self.picked, letters, self.name)
-
-    def end(self, batch: Batch, outcomes: list[dict[str, Any]], _passed: int) -> Written:
-        return self.sink.ended(batch, outcomes, posts=self.posts)
-
-    def discard(self, _outcomes: list[dict[str, Any]]) -> None:
-        """What workers have committed stays."""

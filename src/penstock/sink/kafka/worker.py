@@ -21,8 +21,7 @@ from penstock import failpoint
 from penstock.errors import Fenced, KafkaUnreachable, SinkFailed, TableDiffers
 from penstock.kafka.transaction import Mark, Owner, Place, said_by_kafka
 from penstock.record import OUTGOING, OUTGOING_AT, OUTGOING_ERROR
-from penstock.sink.kafka.encoding import Encode, Picked
-from penstock.sink.native import Judged
+from penstock.sink.kafka.encoding import Encode
 from penstock.workers import forget_archives
 
 RESULT = (
@@ -51,6 +50,7 @@ _RESULT_TYPE = pa.schema(
         ),
     ]
 )
+_CRASH_FLUSH_S = 10.0
 _MOST_KEPT = 16  # owners per worker; each has threads and buffers of its own
 _KEPT: OrderedDict[str, tuple[Owner, int]] = OrderedDict()  # by transactional id: the owner, and where it stands
 
@@ -154,7 +154,6 @@ class Sending:
         return self.done >= self.work.end
 
     def send(self, records: pa.RecordBatch) -> None:
-        self.work.reach("mid-produce")
         columns = (records.column(name).to_pylist() for name in OUTGOING)
         produce, poll = self.owner.producer.produce, self.owner.producer.poll
         with said_by_kafka(f"records for '{self.work.group}' could not be sent"):
@@ -169,6 +168,7 @@ class Sending:
                     except BufferError:
                         poll(0.1)
             poll(0)
+        self._reach("mid-produce")
 
     def post(self, letters: Iterable[Letter]) -> None:
         with said_by_kafka(f"dead letters of '{self.work.group}' could not be sent"):
@@ -184,11 +184,17 @@ class Sending:
             return int(self.said["rows"]), int(self.said.get("letters", 0))
         said = json.dumps({"batch": work.batch, "rows": rows, "letters": letters})
         self.owner.mark({place: Mark(work.end, said) for place in work.places})
-        work.reach("after-offsets")
+        self._reach("after-offsets")
         self.owner.commit()
         work.reach("after-commit")
         _keep(self.owner, work.end)
         return rows, letters
+
+    def _reach(self, place: str) -> None:
+        """A failpoint in an open transaction: whatever dies there leaves records in Kafka that nobody committed."""
+        if self.work.crash is not None:
+            self.owner.producer.flush(_CRASH_FLUSH_S)
+            self.work.reach(place)
 
 
 def sent(work: Work, parcels: Iterable[Parcel], *, trim: bool) -> Iterator[pa.RecordBatch]:
@@ -246,41 +252,6 @@ class SendPartition:
         place = first.place
         assert place is not None
         yield from sent(self.works[place], (_checked(place, each) for each in chain([first], parcels)), trim=True)
-
-
-@dataclass(frozen=True)
-class SendPicked:
-    """For `runtime.one_pass`: sends what was decoded in this worker, and what died there if `letters` says how."""
-
-    send: SendPartition
-    picked: Picked
-    letters: Letters | None
-    sink: str
-
-    def __call__(self, parts: Iterator[Judged], origins: Any) -> dict[str, Any] | None:
-        found = list(self.send.sent(self._parcel(part, origins) for part in parts))
-        return found[0].to_pylist()[0] if found else None
-
-    def _parcel(self, part: Judged, origins: Any) -> Parcel:
-        parcel, failed = packed(self.send.encode, self.picked(part.good, origins))
-        if self.letters is not None:
-            if part.dead is not None and part.verdicts is not None:
-                parcel.letters += self.letters.died(part.dead, part.verdicts)
-            if parcel.refused:
-                parcel.letters += self.letters.refused(part.good.filter(failed), self.sink, parcel.refused)
-        return parcel
-
-
-@dataclass(frozen=True)
-class SendBatch:
-    """All rows of a batch, in one task; the batch's number is the mark."""
-
-    work: Work
-    encode: Encode
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        forget_archives()
-        yield from sent(self.work, (packed(self.encode, batch)[0] for batch in batches), trim=False)
 
 
 def _checked(place: Place, parcel: Parcel) -> Parcel:

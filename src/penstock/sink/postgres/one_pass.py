@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
 from penstock.errors import SinkBusy
 from penstock.record import DELETED, ORIGIN, Batch
 from penstock.sink.contract import Written
-from penstock.sink.native import Judged
+from penstock.sink.native import Counting, Judged
 from penstock.sink.postgres.attempt import Attempt
 from penstock.sink.postgres.load import Load
 from penstock.sink.postgres.names import GONE
@@ -51,33 +51,20 @@ class Loading:
         return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
 
 
-@dataclass(frozen=True)
-class ReadingThrough:
-    """In the worker, when the batch is there already."""
-
-    def __call__(self, parts: Iterator[Judged], _origins: Any) -> None:
-        for _ in parts:
-            pass
-
-
 @dataclass
 class OnePassPostgres:
     """In the driver."""
+
+    does: ClassVar[str] = "load"
+    posts: ClassVar[str] = ""
+    publishes: ClassVar[bool] = True
 
     name: str
     _begin: Begin = field(repr=False)
     _open: ExitStack = field(default_factory=ExitStack, repr=False)
     _attempt: Attempt | Written | None = None
 
-    @property
-    def posts(self) -> bool:
-        return False
-
-    @property
-    def publishes(self) -> bool:
-        return True
-
-    def begin(self, batch: Batch, _rows: DataFrame, *, replay: bool) -> Loading | ReadingThrough:
+    def begin(self, batch: Batch, _rows: DataFrame, *, replay: bool) -> Loading | Counting:
         self.discard([])
         with ExitStack() as stack:
             attempt = self._begin(batch, stack, replay)
@@ -85,9 +72,9 @@ class OnePassPostgres:
             self._attempt, self._open = attempt, stack.pop_all()
         return out
 
-    def _out(self, attempt: Attempt | Written) -> Loading | ReadingThrough:
+    def _out(self, attempt: Attempt | Written) -> Loading | Counting:
         if isinstance(attempt, Written):
-            return ReadingThrough()
+            return Counting()
         taken = attempt.plan.taken()
         if taken is None:
             raise SinkBusy(
@@ -97,7 +84,7 @@ class OnePassPostgres:
             )
         return Loading(attempt.load(), taken)
 
-    def end(self, _batch: Batch, outcomes: list[dict[str, Any]], _passed: int) -> Written:
+    def end(self, _batch: Batch, outcomes: list[dict[str, Any]], _handed: int) -> Written:
         assert self._attempt is not None
         with self._open:
             return self._attempt if isinstance(self._attempt, Written) else self._attempt.merged(outcomes)

@@ -28,6 +28,8 @@ from penstock.runtime.assemble import Assembly
 from penstock.runtime.failure import translate
 from penstock.runtime.letters_raw import raw
 from penstock.runtime.outlet import Outlet
+from penstock.runtime.state_limits import gets_all
+from penstock.runtime.table_sources import TableSources
 from penstock.spec.case import TOMBSTONES, Case
 from penstock.spec.case_load import TestFile
 from penstock.spec.model import Pipeline, Spark
@@ -40,6 +42,7 @@ from penstock.testing.case.registry import FileRegistry
 from penstock.testing.case.result import Outcome, Result
 from penstock.testing.case.sinks import Gathered, GatheredLetters, gathering
 from penstock.testing.case.streamed import CaseFlow, Streamed
+from penstock.testing.case.tables import CaseTables
 from penstock.transform.contract import TOMBSTONE
 
 if TYPE_CHECKING:
@@ -61,6 +64,7 @@ class _Parts:
     assembly: Assembly
     registry: FileRegistry
     sinks: dict[str, Gathered]
+    tables: CaseTables
 
 
 class Bench:
@@ -120,13 +124,18 @@ class Bench:
         planned = [batch for batch in sent if batch]
         ranges, flow = ranges_of(planned), parts.assembly.flow
         log = Streamed(ledger / "checkpoint", ranges) if flow else Planned(ledger, ranges)
+        steps = parts.assembly.transform
+        if case.tables:
+            steps = replace(steps, references=parts.tables.of_case(case, Home(ledger).references))
         assembly = replace(
             parts.assembly,
+            transform=steps,
+            over=None,
             outlets=outlets,
             dead_letters=letters,
             ledger=Ledger(ledger),
             log=log,
-            flow=CaseFlow(flow.pipeline, flow.transform, log, ledger / "set-aside.json", given=[*chain(*planned)])
+            flow=CaseFlow(flow.pipeline, steps, log, ledger / "set-aside.json", given=[*chain(*planned)])
             if flow
             else None,
         )
@@ -137,6 +146,8 @@ class Bench:
                 outcome.dropped.update({_rule_name(rule): count for rule, count in view.dropped.items()})
 
         try:
+            if steps.references:
+                steps.references.views(parts.spark)  # read now, so that no batch begins with other ones than the last
             if flow:
                 streamed.run(parts.spark, assembly, planned, ledger, ended)
             else:
@@ -160,11 +171,15 @@ class Bench:
         spark = self._session(pipeline)
         readers = build.readers(pipeline, lambda: registry, home)
         views = sorted({view for case in tests.cases.cases for view in case.expect.views})
-        sinks = {name: gathering(name, sink, pipeline.base, registry) for name, sink in pipeline.sinks.items()}
-        sinks |= {f"{_VIEW}{view}": Gathered(f"{_VIEW}{view}") for view in views}
+        sinks = {
+            name: gathering(name, sink, pipeline.base, registry, whole=gets_all(pipeline, sink.from_))
+            for name, sink in pipeline.sinks.items()
+        }
+        sinks |= {f"{_VIEW}{view}": Gathered(f"{_VIEW}{view}", whole=gets_all(pipeline, view)) for view in views}
         outlets = [Outlet(sinks[name], sink.from_, sink.where) for name, sink in pipeline.sinks.items()]
         outlets += [Outlet(sinks[f"{_VIEW}{view}"], view) for view in views]
-        steps, log = build.transform(pipeline, build.tables(pipeline, Home(home))), Planned(home, [])
+        tables = CaseTables.of(tests, TableSources(pipeline, lambda: readers))
+        steps, log = build.transform(pipeline, tables.shared(Home(home).references)), Planned(home, [])
         assembly = Assembly(
             pipeline=pipeline,
             transform=steps,
@@ -187,7 +202,7 @@ class Bench:
             assembly.way if assembly.flow else "a test"
         )  # what the short way does is the same, and it writes files
         tests.refuse(unknown_columns(tests, {name: sink.columns for name, sink in sinks.items()}))
-        return _Parts(spark, assembly, registry, sinks)
+        return _Parts(spark, assembly, registry, sinks, tables)
 
     @property
     def _logs(self) -> Path:

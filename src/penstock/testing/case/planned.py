@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.checkpoint.ledger import TopicFact
 from penstock.checkpoint.log import SparkLog
 from penstock.record import OffsetRange
-from penstock.runtime.topics import TopicWatch
+from penstock.runtime.topics import Loss, TopicWatch
 from penstock.testing.case.records import Sent
 
 
@@ -47,3 +47,6 @@ class NoTopics(TopicWatch):
 
     def lost(self, _ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
         return []
+
+    def afterwards(self, _ranges: Iterable[OffsetRange], _before: list[OffsetRange], _read: Mapping[str, int]) -> Loss:
+        return Loss()

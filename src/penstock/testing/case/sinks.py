@@ -43,8 +43,11 @@ class Gathered:
     guarantee: str = "none: rows are kept for a test"
     columns: tuple[str, ...] = ()
     batches: dict[int, Rows] = field(default_factory=dict)  # a batch that is run again takes its own place
+    whole: bool = False  # every batch has all rows (`emit: complete`): the last one counts, as in memory
 
     def rows(self) -> Rows:
+        if self.whole:
+            return self.batches[max(self.batches)] if self.batches else []
         return [row for _, rows in sorted(self.batches.items()) for row in rows]
 
     def clear(self) -> None:
@@ -161,8 +164,8 @@ def _read(how: spec.AnyEncode | None, raw: bytes | None) -> Any:
     return raw.decode() if isinstance(how, EncodeString) else raw
 
 
-def gathering(name: str, sink: spec.Sink, base: Path, registry: FileRegistry) -> Gathered:
-    """What takes the place of a sink of the spec."""
+def gathering(name: str, sink: spec.Sink, base: Path, registry: FileRegistry, *, whole: bool = False) -> Gathered:
+    """What takes the place of a sink of the spec. `whole`: it gets all rows with every batch."""
     table: Any = sink.delta or sink.iceberg or sink.postgres
     upsert: spec.Upsert | None = table.upsert if table is not None else None
     parted = sink.delta or sink.parquet  # Iceberg's may be transforms of columns
@@ -172,7 +175,7 @@ def gathering(name: str, sink: spec.Sink, base: Path, registry: FileRegistry) ->
     if sink.kafka is not None:
         encoding = Encoding(name, sink.kafka, base, lambda: registry)
         return Sent(name, real=KafkaSink(name, {}, encoding, sink.kafka.guarantee), to=sink.kafka)
-    return Gathered(name, partition_by)
+    return Gathered(name, partition_by, whole=whole)
 
 
 @dataclass

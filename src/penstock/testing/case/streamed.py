@@ -79,7 +79,7 @@ def _ended(
             raise
 
     records = spark.readStream.schema(RAW).option("maxFilesPerTrigger", 1).parquet(str(files))
-    rows = flow.stream(records, assembly.inlets)
+    rows = flow.stream(records, assembly.inlets, ends=True)
     writer = rows.writeStream.foreachBatch(batch).outputMode(flow.emit).option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).start()
     flow.started(query)

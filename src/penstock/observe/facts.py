@@ -1,0 +1,126 @@
+"""What `doctor` judges, and what it says: facts about a pipeline, and findings with their evidence and fix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from penstock.observe.lag import Lag
+from penstock.observe.verdict import Verdict
+
+Severity = Literal["critical", "warning", "note"]
+Place = tuple[str, int]
+SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "note")
+
+
+@dataclass(frozen=True)
+class Held:
+    """The state of a step after a batch."""
+
+    rows: int
+    watermark_s: float
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A batch that ended."""
+
+    batch: int
+    seconds: float
+    offsets: int
+    cap: int | None = None
+    sinks: Mapping[str, tuple[int, float]] = field(default_factory=dict)  # rows and seconds
+    state: Mapping[str, Held] = field(default_factory=dict)  # of stateful steps, by view
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """A batch whose offsets are fixed and that is not committed."""
+
+    batch: int
+    since_s: float
+    failures: tuple[str, ...] = ()  # codes of the errors it ended with, since it was planned
+    deaths: int = 0  # of drivers that ran it, where none runs now
+    too_large: str | None = None  # what to do where a start refuses it because of them
+
+
+@dataclass(frozen=True)
+class Failed:
+    """How the last run ended, or why the last start was refused."""
+
+    code: str
+    what: str
+    cause: str | None = None
+    advice: str | None = None  # the next command
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """What is wrong with the files of the checkpoint."""
+
+    said: tuple[str, ...]
+    fix: str
+    stops: bool  # a start is refused
+
+
+@dataclass(frozen=True)
+class Recreated:
+    """A topic that was deleted and created again: offsets of the checkpoint mean nothing in it."""
+
+    topic: str
+    cause: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Files:
+    """The data files of a table sink."""
+
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The step that event time is counted for, over the batches that are looked back at."""
+
+    view: str
+    came: int
+    late: int
+    late_after_s: float | None = None  # what the spec allows
+    behind_s: Sequence[float] = ()  # of each batch with records and a watermark: how far that was behind the clock
+    moved_s: float = 0.0  # how far the watermark went on in these
+
+
+@dataclass(frozen=True)
+class Facts:
+    running: bool
+    lag: Lag  # not of topics that were made again
+    cap: int  # most offsets of a batch
+    adaptive: bool
+    batches: Sequence[Ran] = ()
+    verdicts: Mapping[Place, Verdict] = field(default_factory=dict)
+    stuck: Stuck | None = None
+    failed: Failed | None = None
+    damage: Damaged | None = None
+    recreated: Sequence[Recreated] = ()
+    states: Mapping[str, Sequence[str]] = field(default_factory=dict)  # offline, silent, ... -> partitions
+    retention_s: Mapping[str, float] = field(default_factory=dict)  # topic -> how long Kafka keeps a record
+    begun: bool = True  # positions are those of a checkpoint, and not of `start`
+    goes_on: bool = False  # without records that expired unread (`on_data_loss: continue`)
+    target_s: float | None = None  # how long a batch should take
+    files: Mapping[str, Files] = field(default_factory=dict)  # of table sinks
+    keeps_s: Mapping[str, float] = field(default_factory=dict)  # stateful step -> how long a row stays, in event time
+    timed: Timed | None = None  # None: it keeps no state
+    registry: str | None = None  # why it cannot be asked; None: it answers, or there is none
+
+
+@dataclass(frozen=True)
+class Finding:
+    cause: str  # stable: scripts match on it
+    severity: Severity
+    what: str
+    evidence: tuple[str, ...]
+    fix: str
+    facts: Mapping[str, Any] = field(default_factory=dict)

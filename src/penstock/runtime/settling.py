@@ -1,0 +1,84 @@
+"""What is known of a pipeline before its first record: what each sink will get, by resolving every rule and every step
+over no rows; and whether the sinks agree to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from penstock.runtime.inlet import RAW, Inlet, source_views
+from penstock.runtime.outlet import Outlet
+from penstock.runtime.stateful import Flow
+from penstock.sink.contract import Incoming
+from penstock.spec.model import Pipeline
+from penstock.transform.sql import moved, row_for_row
+from penstock.transform.steps import Transform
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.kafka.registry_rehearsal import PatientRegistry
+
+
+def incoming(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    transform: Transform,
+    inlets: Collection[Inlet],
+    outlets: Collection[Outlet],
+    flow: Flow | None,
+) -> dict[str, Incoming]:
+    """By sink: what it will get. Raises what is wrong with a rule, a step or a condition."""
+    sources = source_views(inlets, spark.createDataFrame([], RAW))
+    made = transform.views(sources)
+    found = {}
+    for outlet in outlets:
+        rows = outlet.rows(made)
+        apart = (flow.moves(outlet.view) if flow else "") or _apart(pipeline, rows, sources.values(), inlets)
+        found[outlet.sink.name] = Incoming(outlet.view, rows.schema, apart, flow.keys(rows, made) if flow else ())
+    return found
+
+
+def agree(
+    outlets: Collection[Outlet],
+    told: Mapping[str, Incoming],
+    registering: Callable[[], PatientRegistry] | None,
+    also: Callable[[], None],
+) -> None:
+    """Raises what a sink, or the check `also`, has against it. Schemas are registered once nothing speaks against the
+    start any more."""
+    with registering().held_back() if registering else nullcontext():
+        for outlet in outlets:
+            outlet.sink.suits(told[outlet.sink.name])
+        also()
+    for outlet in outlets if registering else ():
+        outlet.sink.suits(told[outlet.sink.name])
+
+
+def over(
+    transform: Transform, inlets: Collection[Inlet], outlets: Collection[Outlet], raw: DataFrame
+) -> dict[str, str | None]:
+    """By sink: the source view of which it gets every row but those that steps leave out; None where steps do more.
+
+    The rows of such a view can be counted on their way to the sink. A step that stops early (`limit`) or reads
+    twice does not see each of them once, so they are then kept, as for several sinks.
+    """
+    sources = source_views(inlets, raw)
+    made = transform.views(sources)
+    rows = {outlet.sink.name: outlet.rows(made) for outlet in outlets}
+    return {
+        name: next((view for view, whole in sources.items() if row_for_row(out, whole)), None)
+        for name, out in rows.items()
+    }
+
+
+def _apart(pipeline: Pipeline, rows: DataFrame, sources: Iterable[DataFrame], inlets: Iterable[Inlet]) -> str:
+    """Why rows of one input partition do not stay in one task, in their order; empty when they do."""
+    if pipeline.source.min_partitions or pipeline.source.max_records_per_partition:
+        return "`min_partitions` and `max_records_per_partition` split input partitions into several tasks"
+    if any(inlet.contract.compares for inlet in inlets):
+        return "a `unique` rule compares the records of a batch"
+    if all(moved(rows, source) for source in sources):
+        return "its steps join, group, sort or limit rows"
+    return ""

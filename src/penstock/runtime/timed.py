@@ -1,0 +1,30 @@
+"""What the ledger says of event time, for `doctor`: of the first stateful step, which alone can miss rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from penstock.checkpoint.ledger import Entry
+from penstock.observe.facts import Timed
+from penstock.spec.stateful import sides
+from penstock.spec.steps import Step, stateful_steps
+
+
+def timed(steps: Sequence[Step], entries: Sequence[Entry]) -> Timed | None:
+    """None for a pipeline that keeps no state."""
+    step = next(iter(stateful_steps(list(steps))), None)
+    if step is None or step.stateful is None:
+        return None
+    counts = [(entry, entry.stateful[step.view]) for entry in entries if step.view in entry.stateful]
+    # Before there is a watermark it is 0; a batch without records says nothing of when records come.
+    known = [(entry, count.watermark / 1000) for entry, count in counts if count.watermark and entry.read]
+    allowed = [after.total_seconds() for _, _, after in sides(step.stateful) if after is not None]
+    return Timed(
+        step.view,
+        came=sum(count.came or 0 for _, count in counts),
+        late=sum(count.late for _, count in counts),
+        late_after_s=max(allowed, default=None),
+        behind_s=[datetime.fromisoformat(entry.time).timestamp() - watermark for entry, watermark in known],
+        moved_s=known[-1][1] - known[0][1] if known else 0.0,
+    )

@@ -1,0 +1,63 @@
+"""An admin client lives as long as its session: what is left of one can abort the process at its exit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.errors import KafkaUnreachable
+from penstock.kafka import admin
+from penstock.kafka.connection import connect_to
+from penstock.kafka.session import Kept, session
+
+NOBODY = connect_to("127.0.0.1:1")
+
+
+def native_threads() -> int:
+    """Those of the client library, by the names it gives them."""
+    names = [(task / "comm").read_text() for task in Path("/proc/self/task").iterdir() if (task / "comm").is_file()]
+    return sum(name.startswith("rdk:") for name in names)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted as Linux shows them")
+def test_no_thread_of_the_client_is_left_when_its_session_is_over() -> None:
+    before = native_threads()
+    with session(NOBODY, 1) as opened:
+        assert native_threads() > before
+    assert native_threads() == before
+    assert opened.timeout == 1  # the session itself is still known, as in a traceback
+    with pytest.raises(KafkaUnreachable):
+        admin.topics(NOBODY, timeout=0.5)
+    assert native_threads() == before
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted as Linux shows them")
+def test_client_that_is_kept_serves_again_until_it_fails() -> None:
+    before = native_threads()
+    kept = Kept(NOBODY, timeout=0.5)
+    with kept.session() as first:
+        pass
+    for _ in range(2):  # the second time with a client of its own
+        with pytest.raises(KafkaUnreachable), kept.session() as opened:
+            opened.client.list_topics(timeout=0.5)
+        assert native_threads() == before
+    assert opened is not first
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted as Linux shows them")
+def test_client_that_is_kept_ends_with_its_owner() -> None:
+    before = native_threads()
+    kept = Kept(NOBODY)
+    for _ in range(2):
+        with kept.session():
+            assert native_threads() > before
+    del kept
+    assert native_threads() == before
+
+
+def test_partition_without_a_leader_does_not_mean_that_there_are_no_brokers() -> None:
+    with pytest.raises(KafkaUnreachable, match="a partition has no leader") as refused, session(NOBODY, 1):
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+    assert refused.value.next_command == "penstock topics --bootstrap 127.0.0.1:1"

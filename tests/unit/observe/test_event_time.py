@@ -1,0 +1,53 @@
+"""What `doctor` says of late rows and of the watermark, and when it stays silent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.observe.doctor import examine
+from penstock.observe.facts import Facts, Stuck, Timed
+from penstock.observe.lag import PartitionLag, measured
+
+FACTS = Facts(running=True, lag=measured([], 5_000.0), cap=10_000, adaptive=False)
+STEP = Timed("w", came=10_000, late=0, late_after_s=600.0, behind_s=[610.0] * 5, moved_s=60.0)
+OLD = replace(STEP, behind_s=[9_000.0] * 5)
+
+
+def causes(step: Timed, facts: Facts = FACTS) -> list[tuple[str, str]]:
+    return [(finding.cause, finding.severity) for finding in examine(replace(facts, timed=step))]
+
+
+def test_step_whose_rows_come_in_time_has_no_finding() -> None:
+    assert causes(STEP) == []
+    assert examine(FACTS) == []
+
+
+def test_late_rows_are_named_and_many_of_them_are_a_warning() -> None:
+    assert causes(replace(STEP, late=5)) == [("late-records", "note")]
+    [found] = examine(replace(FACTS, timed=replace(STEP, late=250)))
+    assert (found.cause, found.severity) == ("late-records", "warning")
+    assert found.what == "250 of 10,000 rows came too late for 'w' (2.5%)"
+    assert "10 min behind the newest" in found.evidence[1]
+    assert "`from: w_late`" in found.fix
+
+
+def test_watermark_that_is_behind_the_clock_says_whether_it_moves() -> None:
+    [found] = examine(replace(FACTS, timed=OLD))
+    assert (found.cause, found.severity) == ("watermark-behind", "warning")
+    assert found.what == "the watermark of 'w' is 2 h 30 min behind the clock"
+    assert "the event times are old" in found.evidence[1]
+    [found] = examine(replace(FACTS, timed=replace(OLD, moved_s=0.0)))
+    assert "it stands still" in found.evidence[1]
+
+
+def test_watermark_is_behind_by_what_waits_and_what_may_be_late() -> None:
+    waiting = PartitionLag("t", 0, 0, end=9, group=0, behind_s=9_000.0, estimated=False, arriving=100.0)
+    assert causes(OLD, replace(FACTS, lag=measured([waiting], 5_000.0))) == []
+    assert causes(replace(OLD, late_after_s=9_000.0)) == []
+    assert causes(replace(OLD, behind_s=[9_000.0, 610.0, 9_000.0])) == []
+    assert causes(replace(OLD, behind_s=[9_000.0] * 2)) == []
+
+
+def test_pipeline_that_does_not_run_or_is_stuck_has_other_troubles() -> None:
+    assert causes(OLD, replace(FACTS, running=False)) == []
+    assert causes(OLD, replace(FACTS, stuck=Stuck(3, 900.0))) == []

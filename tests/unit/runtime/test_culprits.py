@@ -1,0 +1,55 @@
+"""Records that a step fails on, found by halving: all of them, no other, and not one by one where most are sound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import StepFailed
+from penstock.record import OffsetRange
+from penstock.runtime import culprits
+
+Place = tuple[str, int, int]
+RANGES = [OffsetRange("t", 0, 5, 21), OffsetRange("t", 1, 0, 3), OffsetRange("u", 0, 7, 8)]
+PLACES = [(r.topic, r.partition, offset) for r in RANGES for offset in range(r.start, r.end)]
+
+
+def failing_on(bad: set[Place], trials: list[int]) -> Callable[[list[OffsetRange]], str | None]:
+    """An engine that says of some records that one of them is wrong, and not which."""
+
+    def tried(part: list[OffsetRange]) -> str | None:
+        trials.append(sum(map(len, part)))
+        inside = {(r.topic, r.partition, offset) for r in part for offset in range(r.start, r.end)}
+        return "[CAST_INVALID_INPUT] of 'none'" if bad & inside else None
+
+    return tried
+
+
+def search(bad: set[Place], monkeypatch: pytest.MonkeyPatch) -> tuple[dict[Any, Any], list[int]]:
+    trials: list[int] = []
+    tried = failing_on(bad, trials)
+    monkeypatch.setattr(culprits, "_within", lambda _raw, part: part)
+    monkeypatch.setattr(culprits, "_raised", tried)
+    raw: Any = None
+    return culprits.culprits(raw, tuple(RANGES), lambda part: part, "numbered"), trials
+
+
+@given(bad=st.sets(st.sampled_from(PLACES)))
+def test_those_that_fail_are_found_and_no_other(bad: set[Place]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        found, trials = search(bad, patch)
+    assert found.keys() == bad
+    assert {failure.error_class for failure in found.values()} <= {"failed-step"}
+    assert len(trials) <= 1 + 2 * len(bad) * 5  # 20 records are halved five times
+
+
+def test_step_that_fails_on_too_many_records_is_wrong_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(culprits, "MOST", 2)
+    with pytest.raises(StepFailed, match="the steps up to 'numbered' fail on more than 2 records of a batch") as raised:
+        search(set(PLACES), monkeypatch)
+    assert raised.value.cause == "[CAST_INVALID_INPUT] of 'none'"
+    assert len(search({PLACES[0], PLACES[-1]}, monkeypatch)[0]) == 2  # as many as that are records

@@ -1,0 +1,37 @@
+"""What is gathered of event time from the ledger."""
+
+from __future__ import annotations
+
+from penstock.checkpoint.ledger import Entry, StepCount, ViewCount
+from penstock.runtime.timed import timed
+from penstock.spec.steps import Step
+
+WINDOW = {"from": "events", "time": "at", "late_after": "10m", "size": "1m", "columns": {"n": "count(*)"}}
+STEP = Step.model_validate({"view": "w", "window": WINDOW})
+
+
+def entry(batch: int, read: int, late: int, watermark_s: int) -> Entry:
+    return Entry(
+        pipeline="p",
+        query="q",
+        batch=batch,
+        time=f"1970-01-01T02:{batch:02}:00+00:00",
+        start="earliest",
+        ranges=[],
+        topics={},
+        views={"events": ViewCount(read, read, 0)},
+        sinks={},
+        stateful={"w": StepCount(came=read, late=late, watermark=watermark_s * 1000)},
+    )
+
+
+def test_late_rows_are_added_up_and_the_watermark_is_held_against_the_clock() -> None:
+    found = timed([STEP], [entry(0, 10, 0, 0), entry(1, 10, 2, 6600), entry(2, 10, 3, 6700), entry(3, 0, 0, 6900)])
+    assert found is not None
+    assert (found.view, found.came, found.late, found.late_after_s) == ("w", 30, 5, 600.0)
+    assert list(found.behind_s) == [7260 - 6600, 7320 - 6700]  # batches with records, once there is a watermark
+    assert found.moved_s == 100
+
+
+def test_pipeline_that_keeps_no_state_has_no_event_time() -> None:
+    assert timed([Step.model_validate({"view": "v", "sql": "select 1"})], [entry(0, 10, 0, 0)]) is None
