@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -41,6 +43,12 @@ def running(server: S) -> Iterator[S]:
         yield server
     finally:
         server.down()
+
+
+def in_a_new_process(check: Callable[[], None]) -> None:
+    """A check that counts what a process has, where nothing is left of other tests. Raises what it raises."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as one:
+        one.submit(check).result(60)
 
 
 def penstock(*arguments: str, directory: Path) -> subprocess.Popen[str]:

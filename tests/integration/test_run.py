@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
+import weakref
 from collections import Counter
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -21,7 +24,8 @@ from penstock.errors import (
 )
 from penstock.kafka import connection
 from penstock.kafka.payments import POISON
-from penstock.runtime import assemble, supervise
+from penstock.runtime import assemble, build, supervise
+from penstock.runtime.topics import TopicWatch
 from penstock.spec.model import Pipeline
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -114,6 +118,23 @@ def test_a_second_run_goes_on_where_the_first_one_ended(payments: Payments) -> N
     payments.run()
     assert judge(payments, [first, second]) == []
     assert payments.verify().complete
+
+
+def test_what_a_run_had_open_is_let_go_of_when_it_is_over(payments: Payments, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine keeps what it was given to call; a process that runs again and again must not keep clients with it."""
+    made: list[weakref.ref[TopicWatch]] = []
+    assembly = build.assembly
+
+    def seen(*about: Any, **more: Any) -> assemble.Assembly:
+        parts = assembly(*about, **more)
+        made.append(weakref.ref(parts.topics))
+        return parts
+
+    monkeypatch.setattr(build, "assembly", seen)
+    payments.produce(10)
+    payments.run()
+    gc.collect()
+    assert [known() for known in made] == [None]
 
 
 def test_start_latest_skips_what_was_there_and_a_changed_start_is_reported(payments: Payments) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -182,15 +183,29 @@ class _Batches:
         self.regulator.batch_done(entry, seconds)  # before this returns: then Spark plans the next batch
 
 
+def _while_there(batches: _Batches) -> Callable[[DataFrame, int], None]:
+    """The engine keeps what it is given until it collects its garbage, and nobody knows when. With `batches` it would
+    keep the clients of a query that is over, and every start of the query adds some."""
+    known = weakref.ref(batches)
+
+    def call(raw: DataFrame, batch_id: int) -> None:
+        found = known()
+        if found is None:
+            raise HeldBack
+        found(raw, batch_id)
+
+    return call
+
+
 def _start(
     rows: DataFrame,
     pipeline: Pipeline,
     home: Home,
-    batches: Callable[[DataFrame, int], None],
+    batches: _Batches,
     ends: bool,
     emit: str,
 ) -> StreamingQuery:
-    writer = rows.writeStream.queryName(pipeline.name).foreachBatch(batches).outputMode(emit)
+    writer = rows.writeStream.queryName(pipeline.name).foreachBatch(_while_there(batches)).outputMode(emit)
     writer = writer.option("checkpointLocation", str(home.spark))
     if ends:
         writer = writer.trigger(availableNow=True)

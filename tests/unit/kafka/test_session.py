@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from tests.processes import in_a_new_process
 
 from penstock.errors import KafkaUnreachable
 from penstock.kafka import admin
@@ -21,8 +23,7 @@ def native_threads() -> int:
     return sum(name.startswith("rdk:") for name in names)
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted as Linux shows them")
-def test_no_thread_of_the_client_is_left_when_its_session_is_over() -> None:
+def session_that_ends() -> None:
     before = native_threads()
     with session(NOBODY, 1) as opened:
         assert native_threads() > before
@@ -33,8 +34,7 @@ def test_no_thread_of_the_client_is_left_when_its_session_is_over() -> None:
     assert native_threads() == before
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted as Linux shows them")
-def test_client_that_is_kept_serves_again_until_it_fails() -> None:
+def kept_one_that_fails() -> None:
     before = native_threads()
     kept = Kept(NOBODY, timeout=0.5)
     with kept.session() as first:
@@ -46,8 +46,7 @@ def test_client_that_is_kept_serves_again_until_it_fails() -> None:
     assert opened is not first
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted as Linux shows them")
-def test_client_that_is_kept_ends_with_its_owner() -> None:
+def kept_one_that_ends() -> None:
     before = native_threads()
     kept = Kept(NOBODY)
     for _ in range(2):
@@ -55,6 +54,12 @@ def test_client_that_is_kept_ends_with_its_owner() -> None:
             assert native_threads() > before
     del kept
     assert native_threads() == before
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted as Linux shows them")
+@pytest.mark.parametrize("client", [session_that_ends, kept_one_that_fails, kept_one_that_ends])
+def test_no_thread_of_a_client_is_left_when_it_is_over(client: Callable[[], None]) -> None:
+    in_a_new_process(client)
 
 
 def test_partition_without_a_leader_does_not_mean_that_there_are_no_brokers() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -57,6 +58,12 @@ def rehearsed(directory: Path) -> int | None:
     return rehearse(pipeline(directory), Wanted(to_batch=2)).batch - 1
 
 
+def instead_of_pauses(monkeypatch: pytest.MonkeyPatch, act: Callable[[float], object]) -> None:
+    """Those of the test's own thread: the engine's client has one that sleeps for as long as the process lives."""
+    mine, sleep = threading.current_thread(), time.sleep
+    monkeypatch.setattr(time, "sleep", lambda s: act(s) if threading.current_thread() is mine else sleep(s))
+
+
 Look = Callable[[Path], int | None]
 LOOKS = pytest.mark.parametrize("look", [forked, rehearsed])
 
@@ -70,7 +77,7 @@ def test_what_is_wrong_for_a_moment_of_a_run_is_no_alarm(
             for batch in (0, 1):
                 remove(home, kind, batch)
 
-    monkeypatch.setattr(time, "sleep", go_on)
+    instead_of_pauses(monkeypatch, go_on)
     with home.held():
         assert look(tmp_path) == 3
 
@@ -80,7 +87,7 @@ def test_what_stays_wrong_is_said_also_of_a_run(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Look
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(time, "sleep", pauses.append)
+    instead_of_pauses(monkeypatch, pauses.append)
     with home.held(), pytest.raises(CheckpointForeign) as wrong:
         look(tmp_path)
     assert "offsets/1 is missing" in str(wrong.value.cause)
@@ -92,7 +99,7 @@ def test_without_a_run_one_look_is_enough(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Look
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(time, "sleep", pauses.append)
+    instead_of_pauses(monkeypatch, pauses.append)
     with pytest.raises(CheckpointForeign):
         look(tmp_path)
     with pytest.raises(CheckpointForeign):  # it holds the lock itself
@@ -105,7 +112,7 @@ def test_damage_of_a_run_is_what_stays_damaged(tmp_path: Path, monkeypatch: pyte
     whole = {number: (home.spark / "offsets" / str(number)).read_bytes() for number in (2, 3)}
     for number in whole:
         (home.spark / "offsets" / str(number)).write_bytes(b"v1")
-    monkeypatch.setattr(time, "sleep", lambda _: (home.spark / "offsets" / "3").write_bytes(whole[3]))
+    instead_of_pauses(monkeypatch, lambda _: (home.spark / "offsets" / "3").write_bytes(whole[3]))
     assert [each.file for each in lasting_damage(home)] == ["spark/offsets/2", "spark/offsets/3"]
     with home.held():
         assert [each.file for each in lasting_damage(home)] == ["spark/offsets/2"]
