@@ -1,90 +1,30 @@
-"""Kafka as a sink, read back by consumers and deserializers that are not ours."""
+"""Kafka as a sink, read back by consumers that are not ours."""
 
 from __future__ import annotations
 
 import json
 import uuid
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewPartitions
-from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroDeserializer
-from confluent_kafka.schema_registry.json_schema import JSONDeserializer
-from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
-from confluent_kafka.serialization import MessageField, SerializationContext
-from google.protobuf.message_factory import GetMessageClass
-from tests.committed import Seen, committed
+from tests.committed import Seen
+from tests.forwarding import Forward, event
 from tests.payments import Heard, Payments, until
 
-from penstock.errors import PenstockError, SchemaIncompatible, SpecInvalid, SubjectMissing, TableOfAnotherQuery
+from penstock.errors import SpecInvalid, TableOfAnotherQuery
 from penstock.kafka import connection
-from penstock.kafka.schema import RegisteredSchema
-from penstock.local.registry import LocalRegistry
 from penstock.runtime import supervise
 from penstock.runtime.watch import StopRequest
-from penstock.schema.protobuf import message as protobuf
 from penstock.spec.model import Pipeline
 
 pytestmark = pytest.mark.usefixtures("spark")
-
-SCHEMA = {
-    "fields": {
-        "id": {"type": "bigint", "required": True},
-        "who": "string",
-        "amount": "decimal(12,2)",
-        "at": "timestamp",
-        "tags": "array<string>",
-    }
-}
-
-
-class Forward:
-    """A pipeline from one topic into others, and what arrives there."""
-
-    def __init__(self, payments: Payments) -> None:
-        self.payments = payments
-        self.out = f"{payments.topic}-out"
-        payments.create(self.out, 2)
-        payments.spec["source"]["topics"] = {
-            payments.topic: {"view": "events", "value": {"format": "json", "schema": SCHEMA}}
-        }
-        payments.spec["contract"], payments.spec["transform"], payments.spec["sinks"] = {}, [], {}
-
-    def to(self, name: str = "out", from_: str = "events", where: str | None = None, **kafka: Any) -> None:
-        said = {"from": from_, "kafka": {"topic": self.out, **kafka}}
-        self.payments.spec["sinks"][name] = said if where is None else {**said, "where": where}
-
-    def send(self, *events: Any) -> None:
-        for number, event in enumerate(events):
-            value = json.dumps(event).encode() if isinstance(event, dict) else event
-            self.payments.send(value, key=str(number % 7).encode(), headers=[("trace", str(number).encode())])
-
-    def seen(self, *topics: str) -> list[Seen]:
-        return committed(self.payments.bootstrap, *(topics or (self.out,)))
-
-    def offsets_of_groups(self) -> dict[tuple[str, int], int]:
-        """What any tool reads from the sink's group."""
-        query = json.loads((self.payments.home / "spark" / "metadata").read_text())["id"]
-        consumer = Consumer(
-            {"bootstrap.servers": self.payments.bootstrap, "group.id": f"penstock.payments.{query}.out"}
-        )
-        places = [TopicPartition(self.payments.topic, p) for p in range(self.payments.partitions)]
-        found = {(m.topic, m.partition): m.offset for m in consumer.committed(places, 10)}
-        consumer.close()
-        return found
 
 
 @pytest.fixture
 def forward(payments: Payments) -> Forward:
     return Forward(payments)
-
-
-def event(number: int, **more: Any) -> dict[str, Any]:
-    return {"id": number, "who": f"w{number}", "amount": "1.50", "at": "2026-01-02T03:04:05.678901Z", **more}
 
 
 def test_records_go_out_once_with_key_and_headers_and_the_offsets_are_in_the_same_transaction(forward: Forward) -> None:
@@ -301,129 +241,6 @@ def test_new_checkpoint_does_not_write_everything_again_by_accident(forward: For
         forward.payments.run()
     forward.payments.run(accept=["table-of-another-query"])
     assert len(forward.seen()) == 2
-
-
-@dataclass
-class Registered:
-    """A pipeline with a registry: what Penstock encodes, confluent-kafka's own deserializers read."""
-
-    forward: Forward
-    client: SchemaRegistryClient
-
-    def context(self) -> SerializationContext:
-        return SerializationContext(self.forward.out, MessageField.VALUE)
-
-
-@pytest.fixture
-def registered(forward: Forward, registry: LocalRegistry) -> Registered:
-    forward.payments.spec["registry"] = {"url": registry.url}
-    return Registered(forward, SchemaRegistryClient({"url": registry.url}))
-
-
-def test_avro_with_the_schema_of_the_columns_registered(registered: Registered) -> None:
-    registered.forward.to(
-        value={"format": "avro", "register": True}, key={"format": "avro", "columns": ["id"], "register": True}
-    )
-    registered.forward.send(*(event(n, tags=["x"] if n else None) for n in range(10)))
-    registered.forward.payments.run()
-    read = AvroDeserializer(registered.client)
-    found = sorted(
-        (read(each.value, registered.context()) for each in registered.forward.seen()), key=lambda d: d["id"]
-    )
-    assert [d["id"] for d in found] == list(range(10))
-    assert (str(found[3]["amount"]), found[3]["at"].isoformat(), found[0]["tags"], found[3]["tags"]) == (
-        "1.50", "2026-01-02T03:04:05.678901+00:00", None, ["x"],
-    )  # fmt: skip
-    keys = {read(each.key, registered.context())["id"] for each in registered.forward.seen()}
-    assert keys == set(range(10))
-    assert {f"{registered.forward.out}-value", f"{registered.forward.out}-key"} <= set(registered.client.get_subjects())
-
-
-def test_nothing_is_registered_for_a_pipeline_that_another_sink_keeps_from_starting(registered: Registered) -> None:
-    forward = registered.forward
-    forward.to(value={"format": "avro", "register": True})
-    forward.payments.spec["sinks"]["lake"] = {"from": "events", "delta": {"path": "lake", "partition_by": ["no_such"]}}
-    with pytest.raises(PenstockError, match="no_such"):
-        forward.payments.run()
-    assert f"{forward.out}-value" not in registered.client.get_subjects()
-    del forward.payments.spec["sinks"]["lake"]
-    forward.payments.run()
-    assert f"{forward.out}-value" in registered.client.get_subjects()
-
-
-def test_protobuf_with_the_schema_of_the_columns_registered(registered: Registered) -> None:
-    registered.forward.to(value={"format": "protobuf", "register": True})
-    registered.forward.send(*(event(n) for n in range(10)))
-    registered.forward.payments.run()
-    text = registered.client.get_latest_version(f"{registered.forward.out}-value").schema.schema_str
-    kind: Any = GetMessageClass(protobuf.from_registered(RegisteredSchema(1, "PROTOBUF", text)).descriptor())
-    read = ProtobufDeserializer(kind, {"use.deprecated.format": False}, registered.client)
-    found = sorted((read(each.value, registered.context()) for each in registered.forward.seen()), key=lambda m: m.id)
-    assert [(m.id, m.who) for m in found] == [(n, f"w{n}") for n in range(10)]
-
-
-def test_json_schema_registered(registered: Registered) -> None:
-    registered.forward.to(value={"format": "json", "wire": "registry", "register": True})
-    registered.forward.send(*(event(n) for n in range(10)))
-    registered.forward.payments.run()
-    text = registered.client.get_latest_version(f"{registered.forward.out}-value").schema.schema_str
-    read = JSONDeserializer(text, schema_registry_client=registered.client)
-    found = sorted(
-        (read(each.value, registered.context()) for each in registered.forward.seen()), key=lambda d: d["id"]
-    )
-    assert [(d["id"], d["who"]) for d in found] == [(n, f"w{n}") for n in range(10)]
-
-
-def test_row_that_the_schema_cannot_hold_is_a_dead_letter_and_the_others_go_out(registered: Registered) -> None:
-    schema = {
-        "type": "record",
-        "name": "Event",
-        "fields": [{"name": "id", "type": "long"}, {"name": "who", "type": "string"}],
-    }
-    (registered.forward.payments.directory / "event.avsc").write_text(json.dumps(schema))
-    registered.forward.to(
-        value={"format": "avro", "schema": "event.avsc", "columns": ["id", "who"], "register": True}, origin=True
-    )
-    registered.forward.payments.spec["sinks"]["lake"] = {"from": "events", "delta": {"path": "lake"}}
-    registered.forward.send(event(1), event(2, who=None), event(3))
-    registered.forward.payments.run()
-    read = AvroDeserializer(registered.client)
-    assert sorted(read(each.value, registered.context())["id"] for each in registered.forward.seen()) == [1, 3]
-    (dead,) = registered.forward.payments.dead()
-    assert (dead.stage, dead.error_class) == ("sink", "missing-field")
-    assert "who" in dead.reason
-    assert "'out'" in dead.reason
-    assert sorted(row["id"] for row in registered.forward.payments.rows()) == [1, 2, 3]  # the other sink takes it
-    report = registered.forward.payments.verify()
-    assert report.complete, report.findings
-
-
-def test_without_leave_to_register_the_newest_schema_of_the_subject_is_used(registered: Registered) -> None:
-    registered.forward.to(value={"format": "avro", "columns": ["id"]})
-    registered.forward.send(event(1))
-    with pytest.raises(SubjectMissing) as missing:
-        registered.forward.payments.run()
-    assert "register: true" in str(missing.value.next_command)
-    from confluent_kafka.schema_registry import Schema
-
-    schema = {"type": "record", "name": "Event", "fields": [{"name": "id", "type": "long"}]}
-    number = registered.client.register_schema(f"{registered.forward.out}-value", Schema(json.dumps(schema), "AVRO"))
-    registered.forward.payments.run()
-    (seen,) = registered.forward.seen()
-    assert seen.value is not None
-    assert int.from_bytes(seen.value[1:5], "big") == number
-
-
-def test_schema_that_the_registry_refuses_stops_before_anything_is_written(registered: Registered) -> None:
-    from confluent_kafka.schema_registry import Schema
-
-    other = {"type": "record", "name": "Event", "fields": [{"name": "id", "type": "string"}]}
-    registered.client.register_schema(f"{registered.forward.out}-value", Schema(json.dumps(other), "AVRO"))
-    registered.forward.to(value={"format": "avro", "columns": ["id"], "register": True})
-    registered.forward.send(event(1))
-    with pytest.raises(SchemaIncompatible):
-        registered.forward.payments.run()
-    assert registered.forward.seen() == []
 
 
 def _values(seen: list[Seen]) -> list[Any]:
