@@ -124,6 +124,13 @@ def test_cap_that_is_too_low(payments: Payments) -> None:
     named(["cap-too-low"], while_it_runs(payments, batch=3))
 
 
+def test_target_that_a_batch_of_no_size_can_meet(payments: Payments) -> None:
+    payments.spec["rate"] = {"max_offsets": 100, "target_batch": "100ms"}
+    for partition in range(3):
+        send_to(payments, partition, 10_000, at_ms=round((time.time() - 3_600) * 1000))
+    named(["target-below-overhead"], while_it_runs(payments, batch=5))
+
+
 @pytest.mark.skipif(ROUNDS == 1, reason="takes nine minutes")
 @pytest.mark.timeout(1_200)
 def test_cap_that_is_too_high(payments: Payments) -> None:

@@ -7,8 +7,8 @@ test that brings their cause about on real servers: docs/doctor.md says which.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations, pairwise
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from statistics import median
 
 from penstock.observe import event_time, stopped
@@ -19,7 +19,6 @@ _SHORT_S, _LONG_S = 5.0, 120.0  # the rule of thumb for batches
 _FULL = 0.9  # of the cap
 _SLOWER = 3.0  # times
 _FEW_BATCHES = 3
-_APART = 1.5  # sizes of two batches that tell what each costs from what each offset costs
 _SMALL_FILE = 16 << 20
 _MANY_FILES = 200
 _GROWING = 6  # batches in each of which state grew
@@ -151,31 +150,17 @@ def cap_too_high(facts: Facts) -> Iterator[Finding]:
 
 def target_too_short(facts: Facts) -> Iterator[Finding]:
     """Smaller batches would not be shorter, only more: the target cannot be met at any size."""
-    overhead = overhead_of([(ran.offsets, ran.seconds) for ran in facts.batches if ran.offsets])
+    overhead = facts.overhead_s
     if facts.target_s is None or overhead is None or overhead <= facts.target_s:
         return
     yield Finding(
         "target-below-overhead",
         "warning",
         f"`rate.target_batch` is {facts.target_s:g} s, and a batch takes about {overhead:.1f} s whatever its size",
-        (f"by size and time of the last {len(facts.batches)} batches",),
+        ("as rate control has learned from batches of several sizes",),
         f"raise `rate.target_batch`, to {2 * overhead:.0f} s or more",
         {"target_s": facts.target_s, "overhead_s": overhead},
     )
-
-
-def overhead_of(seen: Sequence[tuple[int, float]]) -> float | None:
-    """Seconds that a batch of no offsets would take, from offsets and seconds of some; None where they are too few, or
-    too much of one size, to tell. By medians: the first batch after a start is slow by nature."""
-    pairs = [
-        (long - short) / (many - few)
-        for (few, short), (many, long) in combinations(sorted(seen), 2)
-        if many >= few * _APART
-    ]
-    if len(seen) < 2 * _FEW_BATCHES or len(pairs) < _FEW_BATCHES:
-        return None
-    cost = max(0.0, median(pairs))
-    return median(seconds - cost * offsets for offsets, seconds in seen)
 
 
 def input_above_capacity(facts: Facts) -> Iterator[Finding]:

@@ -110,6 +110,7 @@ class Facts:
     begun: bool = True  # positions are those of a checkpoint, and not of `start`
     goes_on: bool = False  # without records that expired unread (`on_data_loss: continue`)
     target_s: float | None = None  # how long a batch should take
+    overhead_s: float | None = None  # how much of it is there at any size, as rate control found
     files: Mapping[str, Files] = field(default_factory=dict)  # of table sinks
     keeps_s: Mapping[str, float] = field(default_factory=dict)  # stateful step -> how long a row stays, in event time
     timed: Timed | None = None  # None: it keeps no state

@@ -80,6 +80,7 @@ def facts_of(pipeline: Pipeline) -> Facts:
         begun=begun,
         goes_on=pipeline.source.on_data_loss == "continue",
         target_s=None if target is None else target.total_seconds(),
+        overhead_s=_overhead(events),
         files=_files(pipeline),
         keeps_s={s.view: keeps.total_seconds() for s in pipeline.transform if (keeps := keeps_for(s.stateful))},
         timed=timed(pipeline.transform, entries),
@@ -105,6 +106,13 @@ def _batches(entries: Sequence[Entry], events: EventLog) -> list[Ran]:
         for entry in entries
         if entry.batch in took
     ]
+
+
+def _overhead(events: EventLog) -> float | None:
+    for event in events.last(["rate"], 1):
+        found: float | None = event.facts.get("overhead")
+        return found
+    return None
 
 
 def _verdicts(

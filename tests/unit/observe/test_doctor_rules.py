@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.observe.doctor import examine, overhead_of
+from penstock.observe.doctor import examine
 from penstock.observe.facts import Damaged, Facts, Failed, Files, Held, Ran, Recreated, Stuck
 from penstock.observe.lag import PartitionLag, measured
 
@@ -70,12 +70,7 @@ CASES: dict[str, Facts] = {
     "partition-read-only": replace(HEALTHY, states={"read-only": ["out-0"]}),
     "partition-silent": replace(HEALTHY, states={"silent": ["t-1"]}),
     "partition-under-replicated": replace(HEALTHY, states={"under-replicated": ["t-1"]}),
-    "target-below-overhead": replace(
-        HEALTHY,
-        adaptive=True,
-        target_s=2.0,
-        batches=[ran(n, offsets, 3.0 + offsets / 1_000) for n, offsets in enumerate((1_000, 500, 250, 125) * 2)],
-    ),
+    "target-below-overhead": replace(HEALTHY, adaptive=True, target_s=2.0, overhead_s=3.0),
     "partition-stall": replace(HEALTHY, verdicts={("t", 0): "OK", ("t", 1): "STALL"}),
     "partition-rewind": replace(HEALTHY, verdicts={("t", 0): "OK", ("t", 1): "REWIND"}),
 }
@@ -218,15 +213,6 @@ def test_lag_of_partitions_that_do_not_answer_is_not_left_out_silently() -> None
     away = PartitionLag("t", 1, 5, 0, None, None, False, None, state="offline")
     [found, _] = examine(replace(STOPPED, lag=measured([partition(0, 500), away], 1.0), states={"offline": ["t-1"]}))
     assert found.evidence[0] == "at least 500 offsets wait"
-
-
-def test_cost_of_a_batch_is_told_from_that_of_its_offsets_only_where_sizes_differ() -> None:
-    assert overhead_of([(n, 2.0 + n / 100) for n in (100, 200, 400, 800, 100, 200)]) == pytest.approx(2.0)
-    assert overhead_of([(n, n / 100) for n in (100, 200, 400, 800, 100, 200)]) == pytest.approx(0.0)
-    warm_up = [(100, 30.0), *((n, 2.0 + n / 100) for n in (100, 200, 400, 800, 100, 200))]
-    assert overhead_of(warm_up) == pytest.approx(2.0)
-    assert overhead_of([(500, 9.0)] * 20) is None
-    assert overhead_of([(100, 3.0), (1_000, 4.0)]) is None
 
 
 def test_target_above_the_cost_of_a_batch_is_met_by_its_size() -> None:
