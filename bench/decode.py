@@ -17,7 +17,8 @@ from bench.shapes import Shape
 from penstock import record
 from penstock.kafka import admin, connection
 from penstock.record import OffsetRange
-from penstock.runtime import build, session
+from penstock.runtime import build
+from penstock.runtime.engine import session
 from penstock.source import kafka as source
 from penstock.spec.model import Pipeline
 

@@ -25,8 +25,8 @@ from penstock.kafka import admin, connection, load
 from penstock.kafka.payments import Recipe
 from penstock.route.dead_letter import DeadLetter
 from penstock.runtime import build, supervise
-from penstock.runtime.report import Report
-from penstock.runtime.verify import verify
+from penstock.runtime.proof.report import Report
+from penstock.runtime.proof.verify import verify
 from penstock.spec.load import load as load_spec
 from penstock.spec.model import Pipeline, TopicSettings
 from penstock.testing.acknowledged import Acknowledged, Place, places

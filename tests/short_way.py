@@ -16,7 +16,7 @@ from penstock.encode.stage import Encoding
 from penstock.kafka.connection import connect_to
 from penstock.record import KAFKA, Batch, Known
 from penstock.runtime import build
-from penstock.runtime.one_pass import Shortcut, shortcut
+from penstock.runtime.one_pass.way import Shortcut, shortcut
 from penstock.runtime.outlet import Outlet
 from penstock.sink.contract import Incoming, Sink, Written
 from penstock.sink.delta import DeltaSink

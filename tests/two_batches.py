@@ -11,10 +11,10 @@ from deltalake import write_deltalake
 
 from penstock.checkpoint.ledger import Entry, SinkCount, TopicFact, ViewCount
 from penstock.record import OffsetRange
-from penstock.runtime.kafka_proof import Buried
-from penstock.runtime.offsets import By
-from penstock.runtime.report import Report
-from penstock.runtime.sink_proof import Evidence
+from penstock.runtime.proof.kafka import Buried
+from penstock.runtime.proof.offsets import By
+from penstock.runtime.proof.report import Report
+from penstock.runtime.proof.sinks import Evidence
 from penstock.sink.delta import DeltaSink
 from penstock.spec.model import Pipeline
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
+    from penstock.runtime.proof.verify import verify
     from penstock.runtime.supervise import run
-    from penstock.runtime.verify import verify
     from penstock.spec.model import Pipeline
 
 __all__ = ["PenstockError", "Pipeline", "__version__", "run", "verify"]
@@ -23,7 +23,7 @@ _HOME = {
     "PenstockError": "penstock.errors",
     "Pipeline": "penstock.spec.model",
     "run": "penstock.runtime.supervise",
-    "verify": "penstock.runtime.verify",
+    "verify": "penstock.runtime.proof.verify",
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app, register
-from penstock.runtime import letters, replays
+from penstock.runtime.replay import letters, replays
 from tests.crash.driver import ROUNDS, Driver
 from tests.payments import Payments, good
 

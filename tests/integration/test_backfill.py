@@ -13,7 +13,7 @@ from penstock import failpoint
 from penstock.errors import BadArgument, KafkaUnreachable, StartNotThere
 from penstock.kafka import admin, connection
 from penstock.runtime import backfill, supervise
-from penstock.runtime.verify import verify
+from penstock.runtime.proof.verify import verify
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -23,10 +23,12 @@ from penstock.kafka import connection
 from penstock.observe.events import EventLog
 from penstock.route.as_line import from_line
 from penstock.route.dead_letter import DeadLetter
-from penstock.runtime import letters, replay, replay_choice, replays
 from penstock.runtime.inlet import RAW
-from penstock.runtime.letters import Wanted
-from penstock.runtime.letters_raw import raw
+from penstock.runtime.replay import choice as replay_choice
+from penstock.runtime.replay import letters, replays
+from penstock.runtime.replay import run as replay
+from penstock.runtime.replay.letters import Wanted
+from penstock.runtime.replay.raw import raw
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

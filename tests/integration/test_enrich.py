@@ -19,8 +19,9 @@ from penstock import failpoint
 from penstock.cli.main import app, register
 from penstock.errors import EngineFailed, ReferenceUnusable
 from penstock.local.postgres import LocalPostgres
-from penstock.runtime import build, supervise, tables
-from penstock.runtime.verify import verify
+from penstock.runtime import build, supervise
+from penstock.runtime.proof.verify import verify
+from penstock.runtime.reference import tables
 from penstock.spec.load import load
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -17,7 +17,7 @@ from tests.payments import Heard, Payments
 from penstock.errors import BadArgument, PenstockError
 from penstock.kafka import transaction
 from penstock.local import ports
-from penstock.runtime import jars, java
+from penstock.runtime.engine import jars, java
 from penstock.runtime.lag import lag_of
 
 pytestmark = pytest.mark.usefixtures("spark")

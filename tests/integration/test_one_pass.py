@@ -18,7 +18,7 @@ from tests.payments import Heard, Payments, good
 
 from penstock.kafka import admin
 from penstock.runtime import build
-from penstock.runtime.one_pass import Shortcut
+from penstock.runtime.one_pass.way import Shortcut
 from penstock.spec.types import Member, Struct, parse
 from penstock.transform.native import condition
 

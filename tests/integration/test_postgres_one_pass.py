@@ -15,7 +15,7 @@ from tests.payments import Heard, Payments
 
 from penstock.local.postgres import LocalPostgres
 from penstock.runtime import build
-from penstock.runtime.one_pass import Shortcut
+from penstock.runtime.one_pass.way import Shortcut
 from penstock.sink.contract import Incoming
 from penstock.sink.postgres.one_pass import OnePassPostgres
 

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from penstock.kafka import connection
 from penstock.local.broker import Cluster
 from penstock.runtime import supervise
-from penstock.runtime.verify import verify
+from penstock.runtime.proof.verify import verify
 from penstock.spec.load import load
 from penstock.spec.model import Pipeline
 

@@ -33,8 +33,8 @@ from penstock.errors import BadArgument, CheckpointForeign, PenstockError, SeekR
 from penstock.local.broker import Cluster
 from penstock.local.postgres import LocalPostgres
 from penstock.runtime import backfill, inspection, supervise
+from penstock.runtime.by_hand.seek_target import Wanted
 from penstock.runtime.doctor import examined
-from penstock.runtime.seek_target import Wanted
 from penstock.spec.load import load
 from penstock.spec.model import Pipeline
 from penstock.testing import case
@@ -195,7 +195,8 @@ def refusal(*words: object) -> PenstockError:
 
 
 def test_what_state_does_not_allow(kafka: Cluster, directory: Path) -> None:
-    from penstock.runtime import plan, seek
+    from penstock.runtime import plan
+    from penstock.runtime.by_hand import seek
 
     stream = Stream.make(kafka.bootstrap, directory, [{"view": "counts", "window": WINDOW}])
     payments = stream.payments

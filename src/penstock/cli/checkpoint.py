@@ -85,8 +85,8 @@ def seek(
 
     After a topic was deleted and created again: --topic TOPIC --to earliest --accept topic-recreated.
     """
-    from penstock.runtime import seek as seeking
-    from penstock.runtime.seek_target import Wanted
+    from penstock.runtime.by_hand import seek as seeking
+    from penstock.runtime.by_hand.seek_target import Wanted
     from penstock.spec.load import load
 
     if (to is None) == (to_batch is None):
@@ -133,7 +133,7 @@ def backup(
     as_json: AsJson = False,
 ) -> None:
     """Copy the checkpoint, consistently also while the pipeline runs."""
-    from penstock.runtime.restore import back_up
+    from penstock.runtime.by_hand.restore import back_up
     from penstock.spec.load import load
 
     pipeline = load(file)
@@ -163,7 +163,7 @@ def restore(
 
     Refused while the pipeline runs, when the backup is damaged, and when sinks have gone on since it was made.
     """
-    from penstock.runtime.restore import restore as put_back
+    from penstock.runtime.by_hand.restore import restore as put_back
     from penstock.spec.load import load
 
     made = put_back(load(file), source, dry_run=dry_run)
@@ -189,7 +189,7 @@ def fork(
     as_json: AsJson = False,
 ) -> None:
     """Let a new pipeline, with a name, a checkpoint and sinks of its own, begin where this one is."""
-    from penstock.runtime.fork import fork as make
+    from penstock.runtime.by_hand.fork import fork as make
     from penstock.spec.load import load
 
     made = make(load(file), load(other), dry_run=dry_run)
@@ -212,7 +212,7 @@ def repair(
 
     Exits 0 when nothing is damaged (any more), else 1.
     """
-    from penstock.runtime.restore import repair as mend
+    from penstock.runtime.by_hand.restore import repair as mend
     from penstock.spec.load import load
 
     pipeline = load(file)

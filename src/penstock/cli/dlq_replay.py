@@ -16,9 +16,9 @@ from penstock.cli.output import AsJson
 from penstock.errors import naming
 
 if TYPE_CHECKING:
-    from penstock.runtime.replay import Replayed
-    from penstock.runtime.replay_choice import Choice
-    from penstock.runtime.replay_trial import Trial
+    from penstock.runtime.replay.choice import Choice
+    from penstock.runtime.replay.run import Replayed
+    from penstock.runtime.replay.trial import Trial
     from penstock.runtime.watch import Watch
     from penstock.spec.model import Pipeline
 
@@ -47,10 +47,10 @@ def replay(
     What passes now goes to the sinks; what fails again stays dead, with its history. The same command goes on with a
     replay that was killed; letters that have come home are not taken again.
     """
-    from penstock.runtime import replay as replaying
-    from penstock.runtime import replay_trial
-    from penstock.runtime.letters import Wanted
-    from penstock.runtime.replay_choice import choose
+    from penstock.runtime.replay import run as replaying
+    from penstock.runtime.replay import trial as replay_trial
+    from penstock.runtime.replay.choice import choose
+    from penstock.runtime.replay.letters import Wanted
     from penstock.spec.load import load
 
     pipeline = load(file)

@@ -12,7 +12,7 @@ from penstock.cli.table import fitting
 
 if TYPE_CHECKING:
     from penstock.route.dead_letter import DeadLetter
-    from penstock.runtime.letters import Letter
+    from penstock.runtime.replay.letters import Letter
 
 _REASON = 40  # columns: where fewer are left beside the rest, the reason has a line of its own
 _BYTES = 4096  # of a value; --json has all of it

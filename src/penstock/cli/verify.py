@@ -14,7 +14,7 @@ from penstock.cli.main import app
 from penstock.cli.output import AsJson
 
 if TYPE_CHECKING:
-    from penstock.runtime.report import Report
+    from penstock.runtime.proof.report import Report
 
 
 @app.command()
@@ -27,7 +27,7 @@ def verify(
 
     Exit status 0 and "complete", or 1 and what is wrong with which batch, partition and offsets.
     """
-    from penstock.runtime.verify import verify as prove
+    from penstock.runtime.proof.verify import verify as prove
     from penstock.spec.load import load
 
     report = prove(load(file), backfill)

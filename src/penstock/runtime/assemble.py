@@ -35,11 +35,11 @@ from penstock.runtime.budget import Spending
 from penstock.runtime.culprits import Culprits, speaks_of_a_value, without
 from penstock.runtime.failing import failing, lacking
 from penstock.runtime.inlet import Inlet, Position, passed
-from penstock.runtime.one_pass import Shortcut, shortcut
+from penstock.runtime.one_pass.way import Shortcut, shortcut
 from penstock.runtime.outcome import Outcome
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.readers import Readers
-from penstock.runtime.stateful import KEEPS_STATE, Flow, Replanned
+from penstock.runtime.state.flow import KEEPS_STATE, Flow, Replanned
 from penstock.runtime.tally import Counted, Handed, Tally
 from penstock.runtime.topics import TopicWatch, require_forward
 from penstock.spec.model import Pipeline
@@ -83,7 +83,7 @@ class Assembly:
     registering: Callable[[], PatientRegistry] | None = None  # where sinks register their schemas, if they do
 
     def process(self, raw: DataFrame, batch_id: int) -> Entry:
-        """`raw`: the records of the batch, or what came out of the stateful steps (see `stateful`)."""
+        """`raw`: the records of the batch, or what came out of the stateful steps (see `state`)."""
         if self.readers.refresh():
             self.read_anew()
             if self.flow is not None:

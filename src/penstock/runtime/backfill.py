@@ -27,10 +27,11 @@ from penstock.errors import BadArgument, TableOfAnotherQuery
 from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.record import BACKFILL
-from penstock.runtime import build, guard, positions, session
+from penstock.runtime import build, guard, positions
+from penstock.runtime.engine import session
 from penstock.runtime.patience import Patience
 from penstock.runtime.perseverance import Perseverance
-from penstock.runtime.state_limits import require_none
+from penstock.runtime.state.limits import require_none
 from penstock.runtime.supervise import prepare
 from penstock.runtime.watch import StopRequest, Watch
 from penstock.source import kafka as source

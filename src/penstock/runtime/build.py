@@ -25,11 +25,11 @@ from penstock.runtime.budget import TOGETHER, Spending
 from penstock.runtime.inlet import Inlet
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.readers import Readers
-from penstock.runtime.state_limits import gets_all, time_rules_of
-from penstock.runtime.stateful import flow
-from penstock.runtime.table_copies import Copies
-from penstock.runtime.table_sources import TableSources
-from penstock.runtime.tables import Tables
+from penstock.runtime.reference.copies import Copies
+from penstock.runtime.reference.sources import TableSources
+from penstock.runtime.reference.tables import Tables
+from penstock.runtime.state.flow import flow
+from penstock.runtime.state.limits import gets_all, time_rules_of
 from penstock.runtime.topics import TopicWatch
 from penstock.sink.contract import Sink
 from penstock.sink.delta import DeltaSink

@@ -17,7 +17,7 @@ from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.runtime import build, guard, remembered
 from penstock.runtime.remembered import Remembered
-from penstock.runtime.state_limits import in_stream
+from penstock.runtime.state.limits import in_stream
 from penstock.spec.model import Pipeline
 
 _TABLES = ("delta", "parquet", "iceberg", "postgres")  # they are asked at a start whether they hold what they got

@@ -25,7 +25,8 @@ from penstock.errors import (
 from penstock.kafka.topics import Topic
 from penstock.observe.events import EventLog
 from penstock.observe.facts import Damaged, Failed, Stuck
-from penstock.runtime import guard, same_mode
+from penstock.runtime import guard
+from penstock.runtime.real_time import same_mode
 from penstock.runtime.standing import if_sound, lasting_damage, steady
 from penstock.spec.model import Pipeline
 

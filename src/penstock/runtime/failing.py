@@ -1,6 +1,6 @@
 """Records that steps fail on, or leave out as dead, for the sinks that they are in the way of.
 
-Asked by a batch that is written (`assemble`) and by one that is only tried (`replay_trial`): both must find the same.
+Asked by a batch that is written (`assemble`) and by one that is only tried (`replay.trial`): both must find the same.
 """
 
 from __future__ import annotations

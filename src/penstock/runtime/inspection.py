@@ -18,8 +18,9 @@ from penstock.errors import CheckpointForeign, PenstockError
 from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.record import OffsetRange
-from penstock.runtime import build, fork, guard, standing
-from penstock.runtime.ledger_proof import never_read
+from penstock.runtime import build, guard, standing
+from penstock.runtime.by_hand import fork
+from penstock.runtime.proof.ledger import never_read
 from penstock.spec.model import Pipeline
 
 _PARTS = (

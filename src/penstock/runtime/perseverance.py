@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry
 from penstock.errors import EngineFailed, PenstockError
-from penstock.runtime import build, session
+from penstock.runtime import build
 from penstock.runtime.assemble import Assembly
+from penstock.runtime.engine import session
 from penstock.runtime.failure import translate
 from penstock.runtime.patience import Patience
 from penstock.runtime.watch import StopRequest, Watch

@@ -32,24 +32,15 @@ from penstock.kafka.connection import client_config
 from penstock.kafka.differences import Difference
 from penstock.kafka.registry_rehearsal import Registration, RegistryRehearsal
 from penstock.kafka.schema_registry import settings_of
-from penstock.runtime import (
-    build,
-    diagnosis,
-    guard,
-    jars,
-    java,
-    outline,
-    realtime,
-    same_mode,
-    session,
-    standing,
-    supervise,
-)
+from penstock.runtime import build, diagnosis, guard, outline, standing, supervise
 from penstock.runtime.aside import set_aside
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.changes import Change, changes_of
+from penstock.runtime.engine import jars, java, session
+from penstock.runtime.real_time import run as realtime
+from penstock.runtime.real_time import same_mode
+from penstock.runtime.reference.tables import TableFacts
 from penstock.runtime.standing import Standing
-from penstock.runtime.tables import TableFacts
 from penstock.runtime.watch import Watch
 from penstock.sink.parquet import ParquetSink
 from penstock.spec.formats import BytesFormat

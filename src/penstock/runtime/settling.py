@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.runtime.inlet import RAW, Inlet, source_views
 from penstock.runtime.outlet import Outlet
-from penstock.runtime.stateful import Flow
+from penstock.runtime.state.flow import Flow
 from penstock.sink.contract import Incoming
 from penstock.spec.model import Pipeline
 from penstock.transform.sql import moved, row_for_row

@@ -13,14 +13,16 @@ from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.home import Home
 from penstock.kafka.connection import client_config
 from penstock.record import Batch, Known
-from penstock.runtime import build, guard, remembered, same_mode, session
+from penstock.runtime import build, guard, remembered
 from penstock.runtime.assemble import Assembly
+from penstock.runtime.engine import session
 from penstock.runtime.onlookers import looked_on
 from penstock.runtime.patience import Patience
 from penstock.runtime.perseverance import Perseverance
+from penstock.runtime.real_time import same_mode
 from penstock.runtime.regulate import Regulator
-from penstock.runtime.state_limits import require_same_steps
-from penstock.runtime.stateful import Replanned
+from penstock.runtime.state.flow import Replanned
+from penstock.runtime.state.limits import require_same_steps
 from penstock.runtime.watch import StopRequest, Watch
 from penstock.source import kafka as source
 from penstock.source import start
@@ -53,7 +55,7 @@ def run(
     Raises a PenstockError when the pipeline cannot go on. What was committed stays; the rest is read again next time.
     """
     if batch_of(pipeline.trigger) is not None:
-        from penstock.runtime import realtime
+        from penstock.runtime.real_time import run as realtime
 
         realtime.run(pipeline, until_caught_up=until_caught_up, accept=accept, watch=watch, stop=stop)
         return

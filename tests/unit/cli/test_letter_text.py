@@ -15,7 +15,7 @@ import pytest
 
 from penstock.cli import dlq_replay, letter_text, output
 from penstock.route.dead_letter import DeadLetter
-from penstock.runtime.letters import Death, Letter
+from penstock.runtime.replay.letters import Death, Letter
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 DECODE = Death("stream", "5f1c", 7, "decode", "wrong-type", 'amount: invalid decimal string; the value is "much"', 12)

@@ -11,10 +11,12 @@ from tests.checkpoints import checkpoint, entry, plan_batch
 from penstock.checkpoint.home import Home
 from penstock.errors import BatchUnbalanced
 from penstock.observe.events import EventLog
-from penstock.runtime import by_hand, replay, restore, seek, split
-from penstock.runtime.fork import fork
-from penstock.runtime.replays import Replay
-from penstock.runtime.seek_target import Wanted
+from penstock.runtime.by_hand import restore, seek, split
+from penstock.runtime.by_hand.fork import fork
+from penstock.runtime.by_hand.noted import note
+from penstock.runtime.by_hand.seek_target import Wanted
+from penstock.runtime.replay import run as replay
+from penstock.runtime.replay.replays import Replay
 from penstock.spec.model import Pipeline
 
 
@@ -117,7 +119,7 @@ def test_replay_that_ends_and_one_that_fails(home: Home, tmp_path: Path) -> None
 
 
 def test_log_that_is_off_or_cannot_be_written_stands_in_nobody_s_way(home: Home, tmp_path: Path) -> None:
-    by_hand.note(pipeline(tmp_path, events=False), "split", batch=1)
+    note(pipeline(tmp_path, events=False), "split", batch=1)
     assert not home.events.exists()
     home.events.write_text("a file, not a directory")
-    by_hand.note(pipeline(tmp_path), "split", batch=1)
+    note(pipeline(tmp_path), "split", batch=1)

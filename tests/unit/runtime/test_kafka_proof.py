@@ -11,10 +11,10 @@ from tests.two_batches import DEAD, ENTRIES, IN_KAFKA, by, facts, without
 
 from penstock.checkpoint.ledger import TopicFact, ViewCount
 from penstock.record import OffsetRange
-from penstock.runtime import kafka_proof
-from penstock.runtime.kafka_proof import Buried
-from penstock.runtime.renewed import Former
-from penstock.runtime.report import Report
+from penstock.runtime.proof import kafka as kafka_proof
+from penstock.runtime.proof.kafka import Buried
+from penstock.runtime.proof.renewed import Former
+from penstock.runtime.proof.report import Report
 
 
 def recounted(

@@ -12,9 +12,9 @@ from tests.two_batches import ENTRIES, facts
 from penstock.checkpoint.ledger import Entry, TopicFact
 from penstock.checkpoint.log import SparkLog
 from penstock.record import OffsetRange
-from penstock.runtime import ledger_proof
 from penstock.runtime.inspection import _books
-from penstock.runtime.report import Report
+from penstock.runtime.proof import ledger as ledger_proof
+from penstock.runtime.proof.report import Report
 
 
 def followed(path: Path, entries: list[Entry], committed: int | None = 1) -> list[tuple[object, ...]]:

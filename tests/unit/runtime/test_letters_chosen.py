@@ -14,9 +14,9 @@ from penstock.checkpoint.home import Home
 from penstock.errors import BadArgument
 from penstock.record import CLASSES, STAGES, OffsetRange
 from penstock.route.dead_letter import DeadLetter
-from penstock.runtime import replays
-from penstock.runtime.letters import Death, Letter, Wanted
-from penstock.runtime.replays import Chosen, Replay
+from penstock.runtime.replay import replays
+from penstock.runtime.replay.letters import Death, Letter, Wanted
+from penstock.runtime.replay.replays import Chosen, Replay
 from penstock.spec.start import moment
 
 DEATH = Death("stream", "q", 3, "decode", "wrong-type", 'n: expected int, got string; the value is "x"')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.checkpoint.ledger import ViewCount
-from penstock.runtime.live import counts_of
+from penstock.runtime.real_time.plan import counts_of
 from penstock.spec.rules import Rule
 from penstock.transform.contract import Contract
 

@@ -14,9 +14,9 @@ from deltalake import DeltaTable
 from penstock.errors import DeadLetterBudget, SinkBusy
 from penstock.record import Batch
 from penstock.runtime import build
-from penstock.runtime.one_pass import Shortcut
-from penstock.runtime.one_pass_files import Files
-from penstock.runtime.one_pass_worker import Judge
+from penstock.runtime.one_pass.files import Files
+from penstock.runtime.one_pass.way import Shortcut
+from penstock.runtime.one_pass.worker import Judge
 from penstock.runtime.tally import Counted
 from penstock.sink.delta import DeltaSink
 from penstock.sink.native import FileWriter

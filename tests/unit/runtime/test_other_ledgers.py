@@ -12,10 +12,11 @@ from tests.two_batches import ENTRIES, IN_KAFKA, IN_SINK, by, evidence, facts, t
 
 from penstock.checkpoint.ledger import Entry, SinkCount, TopicFact, ViewCount
 from penstock.record import OffsetRange
-from penstock.runtime import fingerprint, sink_proof
-from penstock.runtime.other_ledgers import Other
-from penstock.runtime.renewed import Former
-from penstock.runtime.report import Report
+from penstock.runtime import fingerprint
+from penstock.runtime.proof import sinks as sink_proof
+from penstock.runtime.proof.other_ledgers import Other
+from penstock.runtime.proof.renewed import Former
+from penstock.runtime.proof.report import Report
 
 
 def backfilled(number: int, first: int, end: int, offsets: Iterable[int]) -> Other:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.record import Batch
-from penstock.runtime.posted import Origins, Posted
+from penstock.runtime.one_pass.letters import Origins, Posted
 
 ERROR_TYPE = pa.struct([("class", pa.string()), ("reason", pa.string())])
 

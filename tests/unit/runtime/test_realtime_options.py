@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.runtime.realtime import suited
+from penstock.runtime.real_time.run import suited
 from penstock.spec.model import Pipeline
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from penstock.route.dead_letter import DeadLetter
-from penstock.runtime import replay_choice
-from penstock.runtime.letters import Death, Letter
-from penstock.runtime.replays import Chosen
+from penstock.runtime.replay import choice as replay_choice
+from penstock.runtime.replay.letters import Death, Letter
+from penstock.runtime.replay.replays import Chosen
 from penstock.spec.model import Pipeline
 
 PIPELINE = Pipeline.model_validate(

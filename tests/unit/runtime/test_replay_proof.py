@@ -13,10 +13,12 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, SinkCount, ViewCount
 from penstock.record import OffsetRange
-from penstock.runtime import fingerprint, replay_proof, sink_proof
-from penstock.runtime.replay_proof import Took
-from penstock.runtime.replays import Replay
-from penstock.runtime.report import Report
+from penstock.runtime import fingerprint
+from penstock.runtime.proof import replays as replay_proof
+from penstock.runtime.proof import sinks as sink_proof
+from penstock.runtime.proof.replays import Took
+from penstock.runtime.proof.report import Report
+from penstock.runtime.replay.replays import Replay
 from penstock.sink.delta import DeltaSink
 
 ONE = Replay("1", Home(Path("unused")))

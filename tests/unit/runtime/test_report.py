@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 import pytest
 
-from penstock.runtime.offsets import once
-from penstock.runtime.report import Finding, Report
+from penstock.runtime.proof.offsets import once
+from penstock.runtime.proof.report import Finding, Report
 
 
 @pytest.mark.parametrize(

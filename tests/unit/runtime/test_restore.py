@@ -10,7 +10,8 @@ from tests.checkpoints import QUERY, begun, checkpoint, contents, plan_batch
 from penstock.checkpoint import backup
 from penstock.checkpoint.home import Home
 from penstock.errors import BackupDamaged, CheckpointForeign
-from penstock.runtime import build, guard, restore, supervise
+from penstock.runtime import build, guard, supervise
+from penstock.runtime.by_hand import restore
 from penstock.spec.model import Pipeline
 
 

@@ -10,7 +10,8 @@ import pytest
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.errors import CheckpointForeign, NotInRealTime
-from penstock.runtime import remembered, same_mode
+from penstock.runtime import remembered
+from penstock.runtime.real_time import same_mode
 from penstock.spec.model import Pipeline
 
 

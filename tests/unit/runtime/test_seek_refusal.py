@@ -12,9 +12,9 @@ from tests.checkpoints import begun, entry
 from penstock.checkpoint.ledger import Entry
 from penstock.errors import BadArgument, SeekRefused
 from penstock.record import OffsetRange
-from penstock.runtime import seek
-from penstock.runtime.refusal import Move, refusal
-from penstock.runtime.seek_target import Wanted
+from penstock.runtime.by_hand import seek
+from penstock.runtime.by_hand.refusal import Move, refusal
+from penstock.runtime.by_hand.seek_target import Wanted
 from penstock.spec.model import Pipeline
 
 READ = [entry(0), entry(1)]  # offsets 0 to 20 of two partitions

@@ -11,9 +11,9 @@ from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
 from penstock.errors import BadArgument, SeekRefused, TopicRecreated
 from penstock.kafka.admin import TopicFacts
-from penstock.runtime import seek as seeking
-from penstock.runtime.seek import Seek
-from penstock.runtime.seek_target import Wanted
+from penstock.runtime.by_hand import seek as seeking
+from penstock.runtime.by_hand.seek import Seek
+from penstock.runtime.by_hand.seek_target import Wanted
 from penstock.runtime.topics import ANEW, recreated
 from penstock.spec.model import Pipeline
 

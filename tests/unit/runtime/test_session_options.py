@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime.session import java_options
+from penstock.runtime.engine.session import java_options
 
 LOG = Path("/logs/log4j2.properties")
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from penstock.record import Failure, OffsetRange
-from penstock.runtime import set_aside
+from penstock.runtime.state import set_aside
 
 BAD = {("events", 0, 7): Failure("failed-step", "1 / 0"), ("events", 1, 2): Failure("failed-step", "1 / 0")}
 

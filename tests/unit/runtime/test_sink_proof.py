@@ -13,8 +13,9 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from tests.two_batches import ENTRIES, IN_SINK, evidence, facts, table, without
 
 from penstock.checkpoint.ledger import Entry, SinkCount
-from penstock.runtime import fingerprint, sink_proof
-from penstock.runtime.report import Report
+from penstock.runtime import fingerprint
+from penstock.runtime.proof import sinks as sink_proof
+from penstock.runtime.proof.report import Report
 from penstock.sink.delta import DeltaSink
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import CheckpointForeign
 from penstock.record import OffsetRange
-from penstock.runtime.split import _rewritten, _shortened
+from penstock.runtime.by_hand.split import _rewritten, _shortened
 
 
 @given(sizes=st.lists(st.integers(0, 10**6), min_size=1, max_size=20), share=st.floats(0, 1))

@@ -11,8 +11,9 @@ import pytest
 from penstock.checkpoint.ledger import Entry, SinkCount, StepCount, TopicFact, ViewCount
 from penstock.errors import BatchUnbalanced
 from penstock.record import OffsetRange
-from penstock.runtime import balance, state_proof
-from penstock.runtime.report import Report
+from penstock.runtime import balance
+from penstock.runtime.proof import state as state_proof
+from penstock.runtime.proof.report import Report
 from penstock.spec.model import Pipeline
 
 PIPELINE = Pipeline.model_validate(

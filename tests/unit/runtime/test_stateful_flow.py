@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint.log import SparkLog
-from penstock.runtime.stateful import Flow, flow
+from penstock.runtime.state.flow import Flow, flow
 from penstock.spec.model import Pipeline
 from penstock.transform.steps import Transform
 

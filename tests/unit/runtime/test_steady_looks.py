@@ -14,10 +14,10 @@ from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import CheckpointForeign
-from penstock.runtime import seek as seeking
-from penstock.runtime.fork import fork
-from penstock.runtime.seek import rehearse, seek
-from penstock.runtime.seek_target import Wanted
+from penstock.runtime.by_hand import seek as seeking
+from penstock.runtime.by_hand.fork import fork
+from penstock.runtime.by_hand.seek import rehearse, seek
+from penstock.runtime.by_hand.seek_target import Wanted
 from penstock.runtime.standing import known_positions, lasting_damage
 from penstock.spec.model import Pipeline
 

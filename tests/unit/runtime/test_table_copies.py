@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock.record import Batch
-from penstock.runtime.table_copies import Copies, Copy
+from penstock.runtime.reference.copies import Copies, Copy
 
 
 def taken(copies: Copies, made_of: str = "rates.csv") -> Copy:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from penstock.record import Batch
-from penstock.runtime.table_copies import Copies, Copy
-from penstock.runtime.table_sources import TableSources
-from penstock.runtime.tables import Tables
+from penstock.runtime.reference.copies import Copies, Copy
+from penstock.runtime.reference.sources import TableSources
+from penstock.runtime.reference.tables import Tables
 from penstock.spec.model import Pipeline
 
 ENRICH = {"view": "rated", "enrich": {"from": "events", "reference": "rates", "on": ["code"]}}

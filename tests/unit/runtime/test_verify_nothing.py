@@ -10,7 +10,7 @@ from tests.two_batches import ENTRIES, PIPELINE
 from penstock.checkpoint.ledger import Ledger
 from penstock.errors import LedgerMissing
 from penstock.runtime import build
-from penstock.runtime.verify import verify
+from penstock.runtime.proof.verify import verify
 
 
 def test_after_a_backfill_alone_its_own_proof_is_advised(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import SpecInvalid
 from penstock.runtime.readers import Readers
-from penstock.runtime.table_sources import TableSources
+from penstock.runtime.reference.sources import TableSources
 from penstock.spec.case_load import TestFile, read_tests
 from penstock.testing.case.tables import CaseTables
 

@@ -23,13 +23,15 @@ from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.errors import EngineFailed
 from penstock.record import CONTRACT
-from penstock.runtime import build, session, stateful
+from penstock.runtime import build
 from penstock.runtime.assemble import Assembly
+from penstock.runtime.engine import session
 from penstock.runtime.failure import translate
-from penstock.runtime.letters_raw import raw
 from penstock.runtime.outlet import Outlet
-from penstock.runtime.state_limits import gets_all
-from penstock.runtime.table_sources import TableSources
+from penstock.runtime.reference.sources import TableSources
+from penstock.runtime.replay.raw import raw
+from penstock.runtime.state import flow as stateful
+from penstock.runtime.state.limits import gets_all
 from penstock.spec.case import TOMBSTONES, Case
 from penstock.spec.case_load import TestFile
 from penstock.spec.model import Pipeline, Spark

@@ -18,8 +18,8 @@ from penstock.checkpoint.log import SparkLog
 from penstock.record import OffsetRange
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.inlet import RAW
-from penstock.runtime.letters_raw import raw
-from penstock.runtime.stateful import Flow, Replanned
+from penstock.runtime.replay.raw import raw
+from penstock.runtime.state.flow import Flow, Replanned
 from penstock.testing.case.records import Sent
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from penstock.decode.json import JsonDecoder
 from penstock.record import KEY
-from penstock.runtime.table_copies import Copies
-from penstock.runtime.table_sources import TableSources
-from penstock.runtime.tables import Tables
+from penstock.runtime.reference.copies import Copies
+from penstock.runtime.reference.sources import TableSources
+from penstock.runtime.reference.tables import Tables
 from penstock.spec import types
 from penstock.spec.case import Case, GivenTable, Row
 from penstock.spec.case_load import TestFile

@@ -1,0 +1,208 @@
+"""The Spark session of a pipeline: embedded on this machine, or on the cluster that `spark.master` names."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import EngineFailed, first_line
+from penstock.runtime.engine import jars, java, recorded
+from penstock.spec.model import Pipeline
+from penstock.spec.references import resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOG_NAME = "spark.log"
+_JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+_TASK_FAILURES = 4  # as on a cluster; a local master has 1, where one lost Python worker would end the pipeline
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %p %c: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 20MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+"""
+
+
+def groups_for(pipeline: Pipeline) -> list[str]:
+    """The jar groups a spec needs, and no others."""
+    sinks = pipeline.sinks.values()
+    catalogs = [sink.iceberg.catalog for sink in sinks if sink.iceberg]
+    tables = pipeline.references.values()
+    wanted = {
+        "core": True,
+        "delta": any(sink.delta for sink in sinks)
+        or any(table.delta for table in tables)
+        or pipeline.dead_letters.delta is not None,
+        "iceberg": bool(catalogs),
+        "postgres": any(catalog.type == "jdbc" for catalog in catalogs) or any(table.jdbc for table in tables),
+    }
+    return [group for group, needed in wanted.items() if needed]
+
+
+def settings(groups: Iterable[str], master: str = "local[*]") -> dict[str, str]:
+    """Spark configuration that Penstock sets; the spec's `spark.conf` comes on top of it."""
+    all_cores = str(cores(master))
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.metricsEnabled": "false",
+        # Spark's default is a form long deprecated, in which readers lose times before 1677 and after 2262.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.speculation": "false",  # two attempts at one task would fence each other in Kafka
+    }
+    if master.startswith("local"):
+        conf |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": all_cores,
+        }
+    if "delta" in groups:
+        conf |= {
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            # Delta reads its log with 50 tasks by default: seconds per batch where a few tasks take milliseconds.
+            "spark.databricks.delta.snapshotPartitions": all_cores,
+        }
+    return conf
+
+
+def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -> SparkSession:
+    """Start Spark, or take the session this process already has. What the engine prints goes to `logs`."""
+    groups = groups_for(pipeline) if groups is None else list(groups)
+    found = java.find()
+    files = jars.ensure(groups)
+    logs.mkdir(parents=True, exist_ok=True)
+    os.environ["JAVA_HOME"] = str(found.home)
+    # Without it the workers start whatever `python3` is on the PATH, and fail on `import pyarrow`.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    master = resolve(pipeline.spark.master, pipeline.base)
+    log4j = logs / "log4j2.properties"
+    log4j.write_text(_LOG4J.format(log=logs / LOG_NAME))
+    asked = {name: resolve(str(value), pipeline.base) for name, value in pipeline.spark.conf.items()}
+    conf = {
+        "spark.app.name": f"penstock.{pipeline.name}",
+        "spark.master": _with_retries(master),
+        **settings(groups, master),
+        "spark.jars": ",".join(str(f) for f in files),
+        **asked,
+        "spark.driver.defaultJavaOptions": java_options(asked, log4j, recorded.options(found)),
+    }
+    # PySpark logs every error in SQL to standard error, with its Java stack; we say it in words.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    with _standard_error_to(logs / LOG_NAME), _ctrl_c_kept():
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder
+        for name, value in conf.items():
+            builder = builder.config(name, value)
+        try:
+            _launch(conf)
+            return builder.getOrCreate()
+        except Exception as error:
+            raise EngineFailed(
+                "Spark did not start",
+                cause=first_line(error),
+                next_command=f"read {logs / LOG_NAME}",
+            ) from error
+
+
+def _launch(conf: Mapping[str, str]) -> None:
+    """Start the engine's process, unless this one has it already, in a process group of its own.
+
+    A signal to the group of the driver (`timeout`, a shell, a terminal that closes) is for the driver, which ends at a
+    batch boundary. In the same group it would end the engine too, or the small commands that Hadoop runs while Spark
+    writes its log. The engine still dies with the driver, however that dies: its standard input ends.
+    """
+    from pyspark import SparkConf, SparkContext, java_gateway
+
+    launch: Any = java_gateway.launch_gateway
+    if SparkContext._gateway is None:
+        asked = SparkConf().setAll(list(conf.items()))
+        SparkContext._ensure_initialized(gateway=launch(asked, {"process_group": 0}))
+
+
+def gone() -> bool:
+    """Whether the engine's process has ended: killed from outside, or out of memory."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is not None
+
+
+def java_options(asked: dict[str, str], log4j: Path, more: Iterable[str] = ()) -> str:
+    """Options that come before those of the spec. Java's collector for throughput, unless somebody chose another: a
+    batch is as fast as its garbage is cheap, and no one waits for a pause. Java does not start with two."""
+    collector = [] if collector_chosen(asked) else ["-XX:+UseParallelGC"]
+    given = asked.get("spark.driver.defaultJavaOptions", "")
+    return " ".join([f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}", *collector, *more, given]).strip()
+
+
+def collector_chosen(asked: Mapping[str, object], of: str = "driver") -> bool:
+    """Whether the spec's configuration or the environment names a collector of Java's; `of`: driver or executor."""
+    given = [str(asked.get(f"spark.{of}.{which}JavaOptions", "")) for which in ("default", "extra")]
+    chosen = [*given, *(os.environ.get(name, "") for name in _JAVA_OPTIONS)]
+    return any(re.search(r"-XX:\+Use\w+GC\b", options) for options in chosen)
+
+
+def cores(master: str) -> int:
+    given = re.match(r"local\[(\d+)", master)
+    return (
+        int(given[1])
+        if given
+        else len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 2
+    )
+
+
+def _with_retries(master: str) -> str:
+    plain = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
+    return f"local[{plain[1] or 1},{_TASK_FAILURES}]" if plain else master
+
+
+@contextmanager
+def _ctrl_c_kept() -> Iterator[None]:
+    """A SparkContext takes Ctrl-C over and cancels its jobs; ours ends at a batch boundary."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kept = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, kept)
+
+
+@contextmanager
+def _standard_error_to(file: Path) -> Iterator[None]:
+    """The JVM inherits standard error when it starts, and keeps it: its chatter belongs in the log."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with file.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,157 @@
+"""Step 2 of `verify`, and the dead-letter half of 3 and 4: Kafka's records and the dead letters against the ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock.checkpoint.ledger import Entry
+from penstock.kafka import admin
+from penstock.kafka.connection import client_config
+from penstock.kafka.consume import position, visible
+from penstock.kafka.session import Kept
+from penstock.record import SINK, TRANSFORM, OffsetRange
+from penstock.route.dead_letter import DeadLetters
+from penstock.runtime.proof.ledger import skipped_now
+from penstock.runtime.proof.offsets import NOTHING, By, Offsets, Spans, joined, named, once, outside, within
+from penstock.runtime.proof.renewed import Former
+from penstock.runtime.proof.report import Finding, Partition, Report
+from penstock.spec.model import Pipeline
+
+
+@dataclass(frozen=True)
+class Buried:
+    """The dead letters of a query."""
+
+    dead: By = field(default_factory=dict)
+    refused: By = field(default_factory=dict)  # on their way to one sink: another one may well hold these
+    by_batch: Mapping[tuple[int, str], int] = field(default_factory=Counter)  # batch and topic
+    number: int = 0  # each once
+
+
+def in_kafka(pipeline: Pipeline, entries: list[Entry], report: Report) -> tuple[By, Former]:
+    """Every committed record of the ranges the ledger covers, and which topics are not those that were read."""
+    config = client_config(pipeline)
+    read = {r.topic for entry in entries for r in entry.ranges}
+    facts = admin.of_those_there(Kept(config), read)
+    if read and not facts:  # rather another cluster than topics that were all deleted
+        admin.require_topics(config, sorted(read))
+    former = Former.of(entries, {name: fact.topic_id for name, fact in facts.items()})
+    report.unproven += [
+        f"topic '{name}' is gone: what was read of it cannot be counted again; sinks and dead letters are held against "
+        "the ledger alone"
+        for name in former.gone
+    ]
+    covered: dict[str, dict[int, tuple[int, int]]] = {}
+    for entry in entries:
+        for r in (each for each in former.present(entry) if each.topic in facts):
+            start, end = covered.setdefault(r.topic, {}).get(r.partition, (r.start, r.end))
+            covered[r.topic][r.partition] = (min(start, r.start), max(end, r.end))
+    report.compacted = sorted(admin.compacted(config, covered))
+    for topic, fact in entries[-1].topics.items():
+        if topic in facts and fact.id != facts[topic].topic_id:
+            text = "the topic was deleted and created again: its offsets are of other records"
+            report.findings.append(Finding("recreated", text, None, topic))
+    marks = admin.watermarks(config, {t: facts[t].partitions for t in covered})
+    found: By = {}
+    for topic, ranges in covered.items():
+        offsets: dict[int, list[int]] = {p: [] for p in ranges}
+        for message in visible(config, topic, facts[topic].partitions, ranges):
+            p, offset = position(message)
+            offsets[p].append(offset)
+        for p, (start, end) in ranges.items():
+            low, high = marks.get((topic, p), (0, 0))
+            if low > start:
+                report.expired.append(OffsetRange(topic, p, start, min(low, end)))
+            if high < end:
+                text = (
+                    f"the ledger covers offsets up to {end}, Kafka ends at {high}: the topic was recreated or truncated"
+                )
+                report.findings.append(Finding("vanished", text, None, topic, p))
+            found[topic, p] = np.array(offsets[p], dtype=np.int64)
+    for where, spans in joined(skipped_now(entries)).items():
+        found[where] = outside(found.get(where, NOTHING), spans)
+    return found, former
+
+
+def without_record(entries: list[Entry], records: By, former: Former, report: Report) -> None:
+    """How many offsets that were read hold no record: Kafka counts offsets, and not all of them are of records."""
+    for (topic, p), spans in joined(r for entry in entries for r in former.present(entry)).items():
+        first = report.judged_from((topic, p))
+        for start, end in spans:
+            r = OffsetRange(topic, p, max(start, first), max(end, first))
+            empty = len(r) - len(within(records, r))
+            if topic in report.compacted:
+                report.gaps += empty
+            else:
+                report.markers += empty
+
+
+def in_dead_letters(letters: DeadLetters, query: str, report: Report, but: Spans | None = None) -> Buried:
+    """`but`: where two letters of one offset may be of two records, which died in two batches."""
+    found: dict[Partition, list[int]] = {}
+    refused: dict[Partition, list[int]] = {}
+    by_batch: Counter[tuple[int, str]] = Counter()
+    renewed = {topic for topic, _ in but or {}}
+    of_renewed: set[tuple[str, int, int, int]] = set()
+    for letter in letters.read(query):
+        found.setdefault((letter.topic, letter.partition), []).append(letter.offset)
+        by_batch[letter.batch, letter.topic] += 1
+        if letter.topic in renewed:
+            of_renewed.add((*letter.position, letter.batch))
+        if letter.stage in (TRANSFORM, SINK):
+            refused.setdefault((letter.topic, letter.partition), []).append(letter.offset)
+    by_sink = {partition: np.array(offsets, dtype=np.int64) for partition, offsets in refused.items()}
+    dead = once(found, "dead-letter", report, but)
+    number = len(of_renewed) + sum(len(offsets) for (topic, _), offsets in dead.items() if topic not in renewed)
+    return Buried(dead, by_sink, by_batch, number)
+
+
+def same_as_read(
+    entries: list[Entry], records: By, buried: Buried, report: Report, former: Former | None = None
+) -> None:
+    """Batch by batch. Dead letters are counted by where they came from; where records were read twice, or an offset is
+    that of two records, by the batch they name."""
+    former = former or Former()
+    gone = joined(former.all(entries))
+    by_batch = {r.topic for entry in entries for r in entry.again} | {topic for topic, _ in gone}
+    for entry in entries:
+        not_there = former.ranges(entry)
+        for view, count in entry.views.items():
+            ranges = [r for r in entry.ranges if entry.topics[r.topic].view == view]
+            expired = any(r.start < report.judged_from((r.topic, r.partition)) or r in not_there for r in ranges)
+            there = sum(len(within(records, r)) for r in ranges)
+            if expired:
+                pass  # Kafka no longer holds all of this batch; how many there were only the ledger knows
+            elif there < count.read and any(r.topic in report.compacted for r in ranges):
+                since = count.read - there
+                if not any(r.topic in by_batch for r in ranges):  # what was read twice is counted once
+                    report.gaps = max(0, report.gaps - since)  # `without_record` took them for such
+                report.unproven.append(
+                    f"{since} records of batch {entry.batch} were compacted away since they were read"
+                )
+            elif there != count.read:
+                text = f"Kafka holds {there} records, the ledger says {count.read} were read"
+                report.findings.append(Finding("not-as-read", f"view '{view}': {text}", entry.batch))
+            dead = sum(len(within(buried.dead, r)) for r in ranges if r.topic not in by_batch)
+            dead += sum(buried.by_batch.get((entry.batch, t), 0) for t in {r.topic for r in ranges} & by_batch)
+            if dead != count.dead + count.rejected:
+                text = f"view '{view}': {dead} dead letters are there, the ledger says {count.dead + count.rejected}"
+                report.findings.append(Finding("dead-letters-differ", text, entry.batch))
+    for where, offsets in buried.dead.items():
+        invented(where, outside(offsets, gone.get(where, ())), records, "dead letters", report)
+
+
+def invented(partition: Partition, offsets: Offsets, records: By, where: str, report: Report) -> None:
+    """Step 4. Offsets below the first one Kafka still holds cannot be judged."""
+    if partition[0] in report.compacted:
+        return
+    offsets = offsets[offsets >= report.judged_from(partition)]
+    flying = [(r.start, r.end) for r in report.in_flight if (r.topic, r.partition) == partition]
+    strange = np.setdiff1d(outside(offsets, flying), records.get(partition, NOTHING))
+    if len(strange):
+        text = f"{len(strange)} records in {where} that are not in the ranges of the ledger"
+        report.findings.append(Finding("invented", text, None, *partition, named(strange)))

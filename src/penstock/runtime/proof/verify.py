@@ -1,0 +1,110 @@
+"""`verify`: recount everything from Kafka, the ledger, the sinks and the dead letters, with readers that are not Spark.
+
+    1. the ledger is whole: batches follow each other, each begins where the last one ended (`ledger`)
+    2. Kafka holds exactly the records the ledger says were read (`kafka`)
+    3. every one of them is in the sink once, or is a dead letter once, or was dropped by a named rule or step
+    4. nothing is in the sink or among the dead letters that is not in Kafka (3 and 4: `sinks`)
+
+A sink whose rows carry `_kafka` is proven offset by offset; another one by the row count of each batch. What a backfill
+brought into the same sinks is told apart by its ledger (`other_ledgers`), what a replay brought by its list
+(`replays`), what came of a topic that was deleted and created again by the id of the topic (`renewed`).
+"""
+
+from __future__ import annotations
+
+from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Ledger
+from penstock.checkpoint.log import SparkLog
+from penstock.errors import LedgerMissing
+from penstock.record import KAFKA, OffsetRange
+from penstock.runtime import build
+from penstock.runtime.proof import kafka as kafka_proof
+from penstock.runtime.proof import ledger as ledger_proof
+from penstock.runtime.proof import other_ledgers
+from penstock.runtime.proof import replays as replay_proof
+from penstock.runtime.proof import state as state_proof
+from penstock.runtime.proof.offsets import joined
+from penstock.runtime.proof.report import Report
+from penstock.runtime.proof.sinks import Evidence, in_sink, without_replays
+from penstock.runtime.real_time import same_mode
+from penstock.spec.model import Pipeline
+
+
+def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
+    """Needs Kafka and the tables; the engine only to name what a wrong batch lost.
+
+    Raises LedgerMissing when there is nothing to verify.
+    """
+    if backfill is None:
+        same_mode.require_ledger(pipeline, "verify")
+    home = build.home(pipeline) if backfill is None else build.backfill_home(pipeline, backfill)
+    entries = list(Ledger(home.ledger).entries())
+    if not entries:
+        raise _nothing(pipeline, home, backfill)
+    report = Report(
+        pipeline.name,
+        batches=sum(not e.is_seek for e in entries),
+        offsets=sum(len(r) for e in entries for r in e.ranges),
+    )
+    query, log, sinks = entries[-1].query, SparkLog(home.spark), {o.sink.name: o.sink for o in build.outlets(pipeline)}
+    ledger_proof.follow_on(entries, log, report)
+    records, former = kafka_proof.in_kafka(pipeline, entries, report)
+    kafka_proof.without_record(entries, records, former, report)
+    gone = joined(former.all(entries))
+    report.former = [OffsetRange(*where, *span) for where, spans in gone.items() for span in spans]
+    buried = kafka_proof.in_dead_letters(build.dead_letters(pipeline), query, report, gone)
+    replayed, others = replay_proof.took(pipeline), other_ledgers.found(pipeline, backfill)
+    theirs = [entry for other in others for entry in other.entries]
+    apart = not replay_proof.within(replayed, theirs if backfill is None else [*theirs, *entries])
+    replayed = replayed if backfill is None else []
+    held = {name: sink.positions(KAFKA) if apart else None for name, sink in sinks.items()}
+    report.in_flight = ledger_proof.in_flight(log, entries)  # after the sinks were read: the pipeline may be running
+    kafka_proof.same_as_read(entries, records, buried, report, former)
+    found = Evidence(pipeline, entries, records, buried, others, former)
+    for name, sink in sinks.items():
+        in_sink(found, sink, without_replays(sink, held[name], replayed, report), report)
+    state_proof.account(pipeline, entries, report)
+    no_more = {name for entry in entries for name in entry.sinks} - sinks.keys()
+    report.unproven += [f"sink '{name}' is in the ledger and no longer in the spec" for name in sorted(no_more)]
+    report.records = sum(e.read for e in entries)
+    report.dead, report.replayed = buried.number, replay_proof.home_again(replayed)
+    report.findings += replay_proof.dead_again(replayed)
+    report.unproven += replay_proof.unfinished(replayed)
+    report.lost = [r for e in entries for r in e.lost]
+    report.unproven += [f"batch {e.batch}: {e.doubt}" for e in entries if e.doubt]
+    report.skipped = ledger_proof.never_read(entries)
+    for entry in entries:
+        for count in entry.views.values():
+            for rule, dropped in count.dropped.items():
+                report.dropped[rule] = report.dropped.get(rule, 0) + dropped
+    return report
+
+
+def _nothing(pipeline: Pipeline, home: Home, backfill: str | None) -> LedgerMissing:
+    """Why there is nothing to verify, and what could be meant instead."""
+    there = [name for name in build.backfills(pipeline) if name != backfill]
+    done = [name for name in there if any(Ledger(build.backfill_home(pipeline, name).ledger).entries())]
+    what = f"pipeline '{pipeline.name}' has no ledger in {home.ledger}"
+    if backfill is not None:
+        return LedgerMissing(
+            f"pipeline '{pipeline.name}' has no finished batch of a backfill '{backfill}'",
+            cause=f"there {'is' if len(done) == 1 else 'are'} {', '.join(done)}" if done else "no backfill has run yet",
+            next_command=f"penstock verify FILE --backfill {done[-1]}"
+            if done
+            else "penstock run FILE --from POSITION --to POSITION",
+        )
+    if done:
+        return LedgerMissing(
+            what,
+            cause=f"the stream has not run yet, only {_backfills(done)}",
+            next_command="; or ".join(f"penstock verify FILE --backfill {name}" for name in done[-3:]),
+        )
+    return LedgerMissing(
+        what,
+        cause="it has not finished a batch yet, or the directory was removed",
+        next_command="penstock run FILE --until-caught-up; or restore the directory from a backup",
+    )
+
+
+def _backfills(names: list[str]) -> str:
+    return f"backfill {names[0]}" if len(names) == 1 else f"{len(names)} backfills"

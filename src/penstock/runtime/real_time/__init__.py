@@ -1,0 +1,1 @@
+"""Real-time mode: Kafka to Kafka in milliseconds, at least once."""

@@ -1,0 +1,1 @@
+"""Reference tables that steps enrich records with."""

@@ -1,0 +1,1 @@
+"""Dead letters as people look at them, and chosen ones through the pipeline again."""

@@ -1,0 +1,159 @@
+"""Replays: chosen dead letters through the same spec, once (Q5).
+
+    1. The letters are chosen (`choice`) and written down with their bytes, in batches (`replays`). A crash
+       before the last of that leaves nothing.
+    2. Each batch goes the way of a batch of the stream: the same decode, rules, steps, sinks and dead letters, a ledger
+       entry at the end. A record keeps its topic, partition, offset and time. What dies again is a dead letter of the
+       replay's query.
+    3. Its commit is written.
+
+After a crash the same command goes on with the first batch that has no commit; what that batch had written already is
+found by query and batch, as in the stream. One lock keeps two replays apart; the stream may run meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Entry, TopicFact
+from penstock.errors import PenstockError, TableOfAnotherQuery
+from penstock.kafka import admin
+from penstock.record import OffsetRange
+from penstock.runtime import build, guard
+from penstock.runtime.assemble import Assembly
+from penstock.runtime.by_hand.noted import note
+from penstock.runtime.engine import session
+from penstock.runtime.inlet import Position
+from penstock.runtime.patience import Patience
+from penstock.runtime.perseverance import Perseverance
+from penstock.runtime.replay import replays
+from penstock.runtime.replay.choice import Choice, choose
+from penstock.runtime.replay.letters import Wanted
+from penstock.runtime.replay.raw import raw
+from penstock.runtime.replay.replays import Chosen, Replay
+from penstock.runtime.supervise import prepare
+from penstock.runtime.topics import Loss, TopicWatch
+from penstock.runtime.watch import StopRequest, Watch
+from penstock.spec.model import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass
+class Replayed:
+    """What became of the letters of a replay, over all of its batches."""
+
+    name: str
+    letters: int = 0
+    passed: int = 0
+    dead_again: int = 0
+    dropped: int = 0
+    written: dict[str, int] = field(default_factory=dict)
+
+    def add(self, entry: Entry) -> None:
+        self.letters += entry.read
+        self.dead_again += entry.dead
+        self.passed += entry.read - entry.dead - sum(n for v in entry.views.values() for n in v.dropped.values())
+        self.dropped += sum(n for view in entry.views.values() for n in view.dropped.values())
+        for name, sink in entry.sinks.items():
+            self.written[name] = self.written.get(name, 0) + sink.written
+
+
+def run(
+    pipeline: Pipeline, wanted: Wanted, name: str | None = None, limit: int | None = None, *, watch: Watch | None = None
+) -> tuple[Replayed | None, Choice]:
+    """Bring the chosen letters home. None: there is nothing to do."""
+    watch = watch or Watch()
+    with Home(build.home(pipeline).path / "replay").locked():
+        choice = choose(pipeline, wanted, name, limit)
+        replay = choice.goes_on
+        if replay is None:
+            if not choice.letters:
+                return None, choice
+            called = name or replays.next_name(replays.found(pipeline))
+            replay = Replay(called, build.replay_home(pipeline, called))
+        with replay.home.held():
+            if choice.goes_on is None:
+                replays.write_down(replay, wanted.given(), choice.letters)
+            with _noted(pipeline, replay, len(choice.letters)):
+                _run(pipeline, replay, watch)
+    return _replayed(replay), choice
+
+
+@contextmanager
+def _noted(pipeline: Pipeline, replay: Replay, letters: int) -> Iterator[None]:
+    """In the event log: that it begins, and how it ends. One that is killed leaves only the first."""
+    if not replay.left:  # it has ended before
+        yield
+        return
+    note(pipeline, "replay", state="began", name=replay.name, letters=letters)
+    try:
+        yield
+    except PenstockError as error:
+        note(pipeline, "replay", state="failed", name=replay.name, code=error.code, what=error.what)
+        raise
+    note(pipeline, "replay", state="done", **asdict(_replayed(replay)))
+
+
+def _replayed(replay: Replay) -> Replayed:
+    done = Replayed(replay.name)
+    for entry in replay.entries().values():
+        done.add(entry)
+    return done
+
+
+def _run(pipeline: Pipeline, replay: Replay, watch: Watch) -> None:
+    home = replay.home
+    guard.check(home, pipeline.name, frozenset())
+    assembly = assembled(pipeline, home)
+    prepare(assembly, frozenset({TableOfAnotherQuery.code}))  # the stream's own rows are there, of course
+    if not replay.left:
+        return
+    spark = session.start(pipeline, home.logs)
+    bear = Perseverance(home, watch, StopRequest(), Patience.of(pipeline))
+    bear.listen(assembly)
+    assembly.settle(spark)
+    watch.started(pipeline, home)
+
+    def read(by: Assembly, number: int) -> DataFrame:
+        by.spared = spared_by(replay.chosen(number))
+        return raw(spark, replay.letters(number))
+
+    bear.run_each(replay.left, assembly, read, replay.commit)
+
+
+def assembled(pipeline: Pipeline, home: Home) -> Assembly:
+    """The pipeline's parts for letters: no budget, since all of them have died already, and no offset between two
+    letters is lost."""
+    made = build.assembly(pipeline, home)
+    topics = _Addressed(made.topics.config, made.topics.source, made.topics.known)
+    return replace(made, budget=None, topics=topics, flow=None)
+
+
+@dataclass
+class _Addressed(TopicWatch):
+    """Topics that letters came from. Their records may have expired, and the topics be gone: the letters have all."""
+
+    def facts(self, topics: Iterable[str]) -> dict[str, TopicFact]:
+        there = admin.topics(self.config)
+        ids = {name: there[name].topic_id if name in there else "" for name in topics}
+        return {name: TopicFact(self.source.view_of(name), id_) for name, id_ in sorted(ids.items())}
+
+    def lost(self, _ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+        return []
+
+    def afterwards(self, _ranges: Iterable[OffsetRange], _before: list[OffsetRange], _read: Mapping[str, int]) -> Loss:
+        return Loss()
+
+
+def spared_by(chosen: Iterable[Chosen]) -> dict[str, set[Position]]:
+    found: dict[str, set[Position]] = {}
+    for each in chosen:
+        for sink in each.spared:
+            found.setdefault(sink, set()).add(each.position)
+    return found

@@ -1,0 +1,1 @@
+"""Steps that keep state between batches."""
