@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import sys
+import threading
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -72,6 +75,22 @@ def register() -> None:
         importlib.import_module(f"penstock.cli.{name}")
 
 
+def entry() -> None:
+    """The command. Ends as Python would, except for its last step: there the interpreter is taken apart while threads of
+    native libraries (Arrow's, for one) may still call into it, and they abort the process after all was said."""
+    status: object = None
+    try:
+        main()
+    except SystemExit as end:
+        status = end.code
+    threading._shutdown()  # type: ignore[attr-defined]  # other threads of Python's end first, as they always do
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # nobody reads it any more
+            stream.flush()
+    os._exit(status if isinstance(status, int) else 0 if status is None else 1)
+
+
 def main() -> None:
     if not sys.argv[1:]:
         sys.argv.append("--help")
@@ -110,4 +129,4 @@ def _end(error: PenstockError) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    entry()
