@@ -76,8 +76,8 @@ def register() -> None:
 
 
 def entry() -> None:
-    """The command. Ends as Python would, except for its last step: there the interpreter is taken apart while threads of
-    native libraries (Arrow's, for one) may still call into it, and they abort the process after all was said."""
+    """The command. It ends as Python does, except for the last step: there the interpreter is taken apart while threads
+    of native libraries (Arrow's, for one) may still call into it, and they abort the process after all was said."""
     status: object = None
     try:
         main()
