@@ -18,8 +18,9 @@ from tests.checkpoint_documents import SCHEMAS
 from tests.payments import Heard, Payments, good
 from typer.testing import CliRunner
 
+from penstock import failpoint
 from penstock.cli.main import app, register
-from penstock.errors import CheckpointForeign, PenstockError
+from penstock.errors import CheckpointForeign, EngineFailed, PenstockError
 from penstock.observe.events import EventLog
 from penstock.runtime import build, supervise
 
@@ -156,8 +157,12 @@ def test_seek_forward_skips_and_verify_accounts_for_it_and_back_over_what_was_sk
     assert sum(map(len, report.skipped)) == 10
 
     (payments.home / "spark" / "commits" / str(newest(payments))).unlink()  # as if it had crashed before it
-    under_way = asked("seek", "--to", "latest", "--dry-run", expect=4)["refused"]
-    assert (under_way["code"], "not committed" in under_way["what"]) == ("seek-refused", True)
+    payments.send(good(25))
+    done = asked("seek", "--to", "latest")
+    assert (done["skipped"], done["taken_back"]) == (1, None)  # it is in the ledger: only Spark's commit is missing
+    payments.run()
+    assert ids(payments) == [*range(10), *range(20, 25)]
+    assert payments.verify().complete
 
     # What was skipped is not there: a row of it would be one that nobody wrote.
     table, skipped = DeltaTable(str(payments.directory / "lake")), report.skipped[0]
@@ -167,6 +172,38 @@ def test_seek_forward_skips_and_verify_accounts_for_it_and_back_over_what_was_sk
     write_deltalake(table, pa.Table.from_pylist([strange], row.schema), mode="append")
     [invented] = [f for f in payments.verify().findings if f.kind == "invented"]
     assert (invented.partition, invented.offsets) == (skipped.partition, [skipped.start])
+
+
+def test_seek_takes_back_a_planned_batch_unless_a_sink_holds_it(
+    payments: Payments, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payments.send(good(0))
+    payments.run()
+
+    def end_at(wanted: str) -> Callable[..., None]:
+        def reach(place: str, *_: object) -> None:
+            if place == wanted:
+                raise RuntimeError("as if it was killed")
+
+        return reach
+
+    for place, refused in (("before-sinks", False), ("after-sinks", True)):
+        payments.send(good(newest(payments)))
+        with monkeypatch.context() as patched, pytest.raises(EngineFailed):
+            patched.setattr(failpoint, "reach", end_at(place))
+            payments.run()
+        planned = newest(payments, "offsets")
+        assert asked("seek", "--to", "latest", "--dry-run")["taken_back"] == planned
+        found = asked("seek", "--to", "latest", expect=4 if refused else 0)
+        if refused:
+            assert found["what"] == f"batch {planned} is planned and not committed, and sink 'lake' holds some of it"
+        else:
+            assert (found["taken_back"], found["batch"], found["skipped"]) == (planned, planned, 1)
+    payments.run()  # the batch that was refused to be taken back
+    assert ids(payments) == [0, 1]
+    report = payments.verify()
+    assert report.complete, report.findings
+    assert sum(map(len, report.skipped)) == 1
 
 
 def test_seek_back_into_an_upsert_with_an_order_reads_again_and_leaves_one_row_per_key(

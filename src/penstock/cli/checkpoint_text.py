@@ -56,8 +56,8 @@ def seek(found: Document, columns: int) -> list[str]:
         text = f"{topic} was deleted and created again: it begins anew, and what was not read of the old one is lost"
         lines += wrapped(text, columns, 1)
     if found["taken_back"] is not None:
-        text = f"batch {found['taken_back']} was planned and read it: it is taken back, nobody holds any of it"
-        lines += wrapped(text if not found["dry_run"] else text.replace("it is", "it would be"), columns, 1)
+        taken = f"taken back{', if' if found['dry_run'] else ':'} nobody holds any of it"
+        lines += wrapped(f"batch {found['taken_back']} was planned and not committed; it is {taken}", columns, 1)
     moves = [m for m in found["partitions"] if m["from"] != m["to"] or m["topic"] in found["renewed"]]
     rows = [
         (f"{m['topic']}-{m['partition']}", f"{m['from']:,}", f"{m['to']:,}", f"{m['skipped']:,}", f"{m['again']:,}")

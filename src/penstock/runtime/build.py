@@ -17,6 +17,7 @@ from penstock.kafka.connection import client_config, spark_options
 from penstock.kafka.registry_rehearsal import PatientRegistry
 from penstock.kafka.schema import GivenUp, Lookup
 from penstock.kafka.schema_registry import SchemaRegistry, settings_of
+from penstock.record import Batch
 from penstock.route.dead_letter import DeadLetters
 from penstock.route.kafka_topic import DeadLetterTopics
 from penstock.route.table import DeadLetterTable
@@ -223,6 +224,15 @@ def _catalog(pipeline: Pipeline, to: spec.IcebergHadoop | spec.IcebergJdbc) -> H
 
 def _key(upsert: spec.Upsert | None) -> tuple[tuple[str, ...], str | None]:
     return (tuple(upsert.key), upsert.order_by) if upsert else ((), None)
+
+
+def holders(pipeline: Pipeline, batch: Batch) -> str | None:
+    """Who holds some of a batch that did not end, in words with their verb; None: nobody. With the lock held: whoever
+    could still add to it is fenced."""
+    found = [f"sink '{outlet.sink.name}'" for outlet in outlets(pipeline) if outlet.sink.holds(batch)]
+    if dead_letters(pipeline).written(batch) is not None:
+        found.append("the dead letters")
+    return f"{' and '.join(found)} hold{'s' * (len(found) == 1)} some of it" if found else None
 
 
 def dead_letters(pipeline: Pipeline) -> DeadLetters:

@@ -4,12 +4,15 @@ Spark's log owns the positions, sinks know batches by their number, and the ledg
 of its own, with no records in it: its end is the new position. Numbers go on, sinks see a number that they never get,
 and the ledger says what was skipped or is to be read again, so that `verify` can account for it. Steps:
 
-    1. a backup; for a topic that was made again also what `renewing` does
-    2. the ledger entry
-    3. offsets/N
-    4. commits/N
+    1. a backup
+    2. a batch that is planned and not committed: if nobody holds any of it, it is taken back; its offsets come anew
+    3. for a topic that was made again: what `renewing` does
+    4. the ledger entry
+    5. offsets/N
+    6. commits/N
 
-After a crash between 2 and 4 a start is refused (`guard`), and `checkpoint repair` makes 3 and 4 from the entry.
+A crash after 2 or 3 leaves what the same command finds again, and does again. After one between 4 and 6 a start is
+refused (`guard`), and `checkpoint repair` makes 5 and 6 from the entry.
 
 Forward: records are skipped, and no sink is any the wiser. Back over offsets that were never read: the same. Back over
 records that were read: they are written a second time under another batch, which only a sink that keeps one row per key
@@ -40,6 +43,7 @@ from penstock.runtime.by_hand import seek_target as target
 from penstock.runtime.by_hand.noted import note
 from penstock.runtime.by_hand.refusal import Move, refusal
 from penstock.runtime.by_hand.seek_target import Wanted
+from penstock.runtime.by_hand.take_back import take_back
 from penstock.runtime.proof.renewed import Former
 from penstock.runtime.real_time import same_mode
 from penstock.runtime.topics import made_again, recreated
@@ -55,7 +59,7 @@ class Seek:
     moves: list[Move]  # every partition, also those that stay
     topics: dict[str, TopicFact]  # as the ledger will know them
     renewed: dict[str, str]  # topics that were made again, and the ids they had before
-    taken_back: int | None = None  # a batch that was planned and read a topic that is gone
+    taken_back: int | None = None  # a batch that was planned and not committed
     refused: PenstockError | None = None
     backup: str | None = None  # where the state before is; None: nothing was changed
 
@@ -102,6 +106,7 @@ def seek(pipeline: Pipeline, wanted: Wanted) -> Seek:
             raise made.refused
         place = backup.place_for(home, "before-seek")
         backup.make(home, place, pipeline.name, lambda copy: guard.check(copy, pipeline.name, frozenset()))
+        _settle(pipeline, home, made)
         if made.renewed:
             _renew(pipeline, home, made)
         _write(home, made)
@@ -135,8 +140,6 @@ def _rehearsed(pipeline: Pipeline, now: _Now, wanted: Wanted) -> Seek:
     moves = [Move(*where, at[where], to.get(where, at[where])) for where in sorted(at)]
     topics = {**known, **{name: TopicFact(pipeline.source.view_of(name), id_) for name, id_ in ids.items()}}
     number = (now.committed if now.pending is None else now.pending) + 1
-    if now.pending is not None and not renewed:
-        return Seek(pipeline.name, number, moves, topics, renewed, refused=_under_way(now.pending))
     present = Former({name: fact.id for name, fact in topics.items()})
     entries = [replace(entry, ranges=present.present(entry)) for entry in now.entries]
     against = refusal(pipeline, moves, entries, stateful=now.stateful, renews=bool(renewed))
@@ -152,13 +155,17 @@ def _there(pipeline: Pipeline, known: Mapping[str, TopicFact]) -> _There:
     return _There(topics, start.marks_of(config, source, topics), stable)
 
 
-def _renew(pipeline: Pipeline, home: Home, made: Seek) -> None:
-    """What belongs to step 1. Called with the lock held, after the backup."""
-    log, last = SparkLog(home.spark), Ledger(home.ledger).last_batch()
+def _settle(pipeline: Pipeline, home: Home, made: Seek) -> None:
+    """Step 2. Called with the lock held, after the backup."""
     if made.taken_back is not None:
-        renewing.take_back(pipeline, home, made.taken_back, made.renewed)
-    elif (pending := log.pending()) is not None:  # sinks and ledger have it, and Spark will not be asked to run it
+        take_back(pipeline, home, made.taken_back, made.renewed)
+    elif (pending := SparkLog(home.spark).pending()) is not None:  # only Spark's commit is missing
         put(home.spark / "commits" / str(pending), (home.spark / "commits" / str(pending - 1)).read_bytes())
+
+
+def _renew(pipeline: Pipeline, home: Home, made: Seek) -> None:
+    """Step 3. Called with the lock held."""
+    log, last = SparkLog(home.spark), Ledger(home.ledger).last_batch()
     moves = [move for move in made.moves if move.topic in made.renewed]
     renewing.set_marks(pipeline, log.query_id() or "", last.batch if last else -1, moves)
 
@@ -187,16 +194,8 @@ def _not_begun(home: Home) -> SeekRefused:
     )
 
 
-def _under_way(batch: int) -> SeekRefused:
-    return SeekRefused(
-        f"batch {batch} is planned and not committed",
-        cause="what it covers is fixed, and sinks may hold it already: it has to be run to its end first",
-        next_command="penstock run FILE --until-caught-up",
-    )
-
-
 def _write(home: Home, made: Seek) -> None:
-    """Steps 2 to 4. Called with the lock held, after the backup."""
+    """Steps 4 to 6. Called with the lock held."""
     ledger, before = Ledger(home.ledger), made.batch - 1
     last = ledger.last()
     assert last is not None

@@ -75,16 +75,14 @@ def _batch(home: Home, pipeline: Pipeline, log: SparkLog, pending: int | None) -
 
 def _require_untouched(pipeline: Pipeline, batch: Batch) -> None:
     """Step 2."""
-    holders = [f"sink '{outlet.sink.name}'" for outlet in build.outlets(pipeline) if outlet.sink.holds(batch)]
-    if build.dead_letters(pipeline).written(batch) is not None:
-        holders.append("the dead letters")
+    holders = build.holders(pipeline, batch)
     if holders:
         raise BatchTooLarge(
-            f"batch {batch.id} cannot be split: {' and '.join(holders)} hold{'s' * (len(holders) == 1)} some of it",
+            f"batch {batch.id} cannot be split: {holders}",
             cause="what is written says which batch it is, and would be taken for the whole of a smaller one",
             next_command="give the driver more memory (`spark.driver.memory` under `spark: conf:`), then: "
             f"penstock run FILE --accept {BatchTooLarge.code}",
-            facts={"batch": batch.id, "holders": holders},
+            facts={"batch": batch.id},
         )
 
 
