@@ -65,6 +65,18 @@ def test_source_and_dead_letter_topics_are_created_with_their_settings(
     assert (there[name].partitions, there[f"{name}.DLT"].partitions) == (4, 1)
 
 
+def test_topic_that_only_its_settings_name_is_created_too(
+    kafka: Broker, config: Config, tmp_path: Path, name: str
+) -> None:
+    """As those that a column names, record by record."""
+    spec = spec_file(tmp_path, kafka, name)
+    said = json.loads(spec.read_text())
+    said["kafka"]["topics"][f"{name}-eur"] = {"partitions": 2}
+    spec.write_text(json.dumps(said))
+    status, _ = apply(spec)
+    assert (status, admin.topics(config)[f"{name}-eur"].partitions) == (0, 2)
+
+
 def test_applied_again_nothing_is_created_or_changed(kafka: Broker, config: Config, tmp_path: Path, name: str) -> None:
     spec = spec_file(tmp_path, kafka, name)
     apply(spec)

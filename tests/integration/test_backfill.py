@@ -109,5 +109,6 @@ def test_a_backfill_reads_the_partitions_that_are_named_and_refuses_those_that_a
     with pytest.raises(StartNotThere, match="which is not read"):
         backfill.run(payments.pipeline, backfill.Range(f"{payments.topic}:9=0", "latest"), "no-such-partition")
     wrong = backfill.Range(f"{payments.topic}:{there}=1", f"{payments.topic}:{there}=0")
-    with pytest.raises(BadArgument, match="ends before it begins"):
-        backfill.run(payments.pipeline, wrong, "backwards")
+    for backwards in (wrong, backfill.Range("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z")):
+        with pytest.raises(BadArgument, match="ends before it begins"):
+            backfill.run(payments.pipeline, backwards, "backwards")

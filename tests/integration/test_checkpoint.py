@@ -156,14 +156,6 @@ def test_seek_forward_skips_and_verify_accounts_for_it_and_back_over_what_was_sk
     assert report.complete, report.findings
     assert sum(map(len, report.skipped)) == 10
 
-    (payments.home / "spark" / "commits" / str(newest(payments))).unlink()  # as if it had crashed before it
-    payments.send(good(25))
-    done = asked("seek", "--to", "latest")
-    assert (done["skipped"], done["taken_back"]) == (1, None)  # it is in the ledger: only Spark's commit is missing
-    payments.run()
-    assert ids(payments) == [*range(10), *range(20, 25)]
-    assert payments.verify().complete
-
     # What was skipped is not there: a row of it would be one that nobody wrote.
     table, skipped = DeltaTable(str(payments.directory / "lake")), report.skipped[0]
     row = table.to_pyarrow_table().slice(0, 1)
@@ -199,11 +191,17 @@ def test_seek_takes_back_a_planned_batch_unless_a_sink_holds_it(
             assert found["what"] == f"batch {planned} is planned and not committed, and sink 'lake' holds some of it"
         else:
             assert (found["taken_back"], found["batch"], found["skipped"]) == (planned, planned, 1)
-    payments.run()  # the batch that was refused to be taken back
+    payments.run()  # the batch that could not be taken back
+
+    (payments.home / "spark" / "commits" / str(newest(payments))).unlink()  # as if it had crashed before it
+    payments.send(good(25))
+    done = asked("seek", "--to", "latest")
+    assert (done["skipped"], done["taken_back"]) == (1, None)  # it is in the ledger: only Spark's commit is missing
+    payments.run()
     assert ids(payments) == [0, 1]
     report = payments.verify()
     assert report.complete, report.findings
-    assert sum(map(len, report.skipped)) == 1
+    assert sum(map(len, report.skipped)) == 2
 
 
 def test_seek_back_into_an_upsert_with_an_order_reads_again_and_leaves_one_row_per_key(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import socket
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from penstock.local.registry import LocalRegistry
 
@@ -136,6 +139,34 @@ def test_incompatible_schema_exits_1_from_check_and_is_refused_by_register(
     assert run("mode", spec, "none", "--subject", subject) == (0, f"{subject}: NONE\n", "")
     assert data("check", spec, *asked)[0] == 0
     assert run("register", spec, *asked)[0] == 0
+
+
+def test_mode_that_this_registry_cannot_keep_for_a_subject_is_refused_and_the_way_out_works(
+    spec: Path, subject: str, registry: LocalRegistry
+) -> None:
+    client = SchemaRegistryClient({"url": registry.url})
+    versions = [Schema(descriptor(fields), "PROTOBUF") for fields in (["id"], ["id", "name"])]
+    client.register_schema(subject, versions[0])
+    status, _, err = run("mode", spec, "none", "--subject", subject)
+    assert status == 2
+    assert f"subject '{subject}' cannot have the mode NONE by itself" in err
+    assert f"next:  penstock registry mode {spec} NONE" in err
+    try:
+        assert run("mode", spec, "none")[0] == 0
+        assert run("mode", spec, "none", "--subject", subject)[0] == 0
+        client.register_schema(subject, versions[1])
+    finally:
+        assert run("mode", spec, "backward")[0] == 0
+    assert client.get_versions(subject) == [1, 2]
+
+
+def descriptor(fields: list[str]) -> str:
+    """A schema as confluent-kafka's serializer registers it."""
+    file = FileDescriptorProto(name="order.proto", syntax="proto3")
+    message = file.message_type.add(name="Order")
+    for number, name in enumerate(fields, 1):
+        message.field.add(name=name, number=number, type="TYPE_STRING", label="LABEL_OPTIONAL")
+    return base64.b64encode(file.SerializeToString()).decode()
 
 
 def test_mode_is_shown_and_set_for_one_subject_and_leaves_the_global_one(

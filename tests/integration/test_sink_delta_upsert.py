@@ -25,6 +25,7 @@ from tests.handed import (
 from penstock.errors import SinkFailed, SpecInvalid
 from penstock.record import MISSING_FIELD, Known
 from penstock.sink.contract import Incoming, Written
+from penstock.sink.delta import DeltaSink
 from penstock.sink.delta_upsert import DeltaUpsertSink
 
 
@@ -127,6 +128,18 @@ def test_types_become_wider_only_when_asked_and_what_does_not_fit_is_refused_bef
     for other in ("cast(1 as string)", "1.5d", "cast(1 as int)"):
         with pytest.raises(SinkFailed):
             evolving.suits(Incoming("v", spark.sql(columns.format("1L", other, "1d")).schema))
+
+
+def test_type_that_an_append_cannot_take_is_refused_before_the_table_is_changed(spark: Any, tmp_path: Path) -> None:
+    sink = DeltaSink("lake", tmp_path / "lake", evolve=True)
+    hand(sink, 0, spark.sql("select 1 as id, 1L as n, named_struct('a', 1) as s"))
+    for other in ("1 as id, 1.5d as n", "1 as id, named_struct('a', 'x') as s", "'x' as id"):
+        with pytest.raises(SinkFailed, match="does not take the rows of view 'v'"):
+            sink.suits(Incoming("v", spark.sql(f"select {other}").schema))
+    assert DeltaTable(str(sink.path)).protocol().reader_features is None  # readers of today still read it
+    for fits in ("1 as n", "2L as id, named_struct('a', 1, 'b', 2) as s, 3 as new", "array(1) as tags"):
+        sink.suits(Incoming("v", spark.sql(f"select {fits}").schema))
+    DeltaSink("lake", sink.path).suits(Incoming("v", spark.sql("select 1.5d as n").schema))  # the engine's to judge
 
 
 def test_merge_reads_only_the_partitions_of_the_batch(spark: Any, tmp_path: Path) -> None:

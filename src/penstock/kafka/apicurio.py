@@ -5,13 +5,16 @@ Called by `SchemaRegistry` only after the compatible API has shown that it falls
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import quote
 
+from penstock.errors import BadArgument
 from penstock.kafka.registry_http import Answer, RegistryHttp
-from penstock.kafka.schema import Mode
+from penstock.kafka.schema import Mode, RegisteredSchema
 
 _COMPATIBLE = "/apis/ccompat/v"
+_DESCRIPTOR = re.compile(r"[A-Za-z0-9+/=\s]+")  # in base64, and not the text of a .proto file
 
 
 class Apicurio:
@@ -44,8 +47,16 @@ class Apicurio:
         causes = answer.data.get("causes") if answer.status == 409 and isinstance(answer.data, dict) else None
         return tuple(f"{each.get('description')} at {each.get('context')}" for each in causes or ())
 
-    def set_mode(self, subject: str, mode: Mode) -> None:
-        """The compatible API takes NONE of a subject for "no mode of its own", which is the global one."""
+    def set_mode(self, subject: str, mode: Mode, newest: RegisteredSchema) -> None:
+        """The compatible API takes NONE of a subject for "no mode of its own", which is the global one. Apicurio's own
+        keeps it, and still reads the newest version before it looks at the mode: what it cannot read stays the last."""
+        if newest.kind == "PROTOBUF" and _DESCRIPTOR.fullmatch(newest.text):
+            raise BadArgument(
+                f"subject '{subject}' cannot have the mode {mode} by itself",
+                cause="this registry reads the newest version whatever the mode of the subject, and cannot read "
+                "Protobuf that is registered as confluent-kafka does it",
+                next_command="penstock registry mode FILE NONE, for all subjects that have no mode of their own",
+            )
         rule = {"ruleType": "COMPATIBILITY", "config": mode}
         if self._ask("PUT", subject, "rules/COMPATIBILITY", rule).status == 404:
             self._ask("POST", subject, "rules", rule)

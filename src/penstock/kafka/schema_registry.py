@@ -227,7 +227,7 @@ class SchemaRegistry:
         path = "/config" if subject is None else f"/config/{_quoted(subject)}"
         self._good(self._ask("PUT", path, {"compatibility": mode}), subject=subject)
         if subject is not None and self._apicurio.is_one and self.mode(subject) != mode:
-            self._apicurio.set_mode(subject, mode)
+            self._apicurio.set_mode(subject, mode, self.latest(subject).schema)
         if (now := self.mode(subject)) != mode:
             raise self._odd(f"it was told the mode {mode}, and has {now}")
 

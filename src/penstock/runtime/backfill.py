@@ -107,6 +107,13 @@ def _resolved(pipeline: Pipeline, wanted: Range) -> tuple[Positions, list[Positi
     marks, stable = admin.watermarks(config, counts), admin.stable_ends(config, counts)
     begins, ends = positions.parsed(wanted.first, "earliest"), positions.parsed(wanted.end, "latest")
     named = begins.places() | ends.places()  # where partitions are named, no others are read
+    since, until = begins.timestamp, ends.timestamp
+    if isinstance(since, int) and isinstance(until, int) and since > until:
+        raise BadArgument(
+            "the range ends before it begins",
+            cause=f"it goes from {wanted.first} to {wanted.end}",
+            next_command="give --to a time that is not before --from",
+        )
     first = start.resolve(config, begins, partitions)
     last = start.resolve(config, ends, partitions)
     read = [where for where in first if not named or where in named]

@@ -89,7 +89,29 @@ def misfit(rows: StructType, table: StructType, *, evolve: bool, widen: bool = F
             if len(kind) > len(field.dataType):
                 return f"column '{at}{field.name}' has lost fields: it is {field.dataType.simpleString()}"
             continue
-        return f"column '{at}{field.name}' was {kind.simpleString()} and is now {field.dataType.simpleString()}"
+        return _changed(f"{at}{field.name}", kind, field.dataType)
+    return None
+
+
+def _changed(name: str, kind: DataType, new: DataType) -> str:
+    return f"column '{name}' was {kind.simpleString()} and is now {new.simpleString()}"
+
+
+def clash(rows: StructType, table: StructType, at: str = "") -> str | None:
+    """A column that cannot be had by one table, or None: what the table has cannot become what the rows have, and the
+    other way round neither. Of arrays and maps nothing is said: they are the engine's to judge."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    have = {field.name.lower(): field.dataType for field in table}
+    for field in rows:
+        kind, new = have.get(field.name.lower()), field.dataType
+        if isinstance(kind, StructType) and isinstance(new, StructType):
+            if inside := clash(new, kind, f"{at}{field.name}."):
+                return inside
+        elif kind is None or isinstance(kind, ArrayType | MapType) or _plain(kind) == _plain(new):
+            continue
+        elif not _is_wider(new, kind) and not _is_wider(kind, new):
+            return _changed(f"{at}{field.name}", kind, new)
     return None
 
 

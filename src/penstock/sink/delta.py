@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.record import Batch
-from penstock.sink.columns import require_columns
+from penstock.sink.columns import clash, require_columns
 from penstock.sink.contract import Incoming, Written, read_through
 from penstock.sink.delta_maintenance import Maintenance
 from penstock.sink.delta_sink import OfDelta
@@ -36,6 +36,10 @@ class DeltaSink(OfDelta):
 
     def suits(self, incoming: Incoming) -> None:
         require_columns(self.name, incoming, partition_by=self.partition_by)
+        have = self.columns() if self.evolve else None
+        # Before any sink of the pipeline writes, and before the table is told to take wider types.
+        if have is not None and (why := clash(incoming.columns, have)):
+            raise self.misfit(f"sink '{self.name}' does not take the rows of view '{incoming.view}'", why)
 
     def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
         held = self.held(batch) if replay else None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.errors import SinkFailed
 from penstock.record import Batch, Known
 from penstock.sink.delta_log import DeltaLog
 from penstock.sink.engine import condition_of, engine_errors
@@ -13,6 +15,7 @@ from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameWriter, SparkSession
+    from pyspark.sql.types import StructType
 
 _OTHER_TYPE = "DELTA_FAILED_TO_MERGE_FIELDS"
 
@@ -29,6 +32,14 @@ class OfDelta:
     def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None:
         self.log.prepare(batch, known, accepted)
 
+    def columns(self) -> StructType | None:
+        """Of the table, if there is one. Asked without the engine: it may lack Delta's jar when a pipeline is only
+        planned."""
+        from pyspark.sql.types import StructType
+
+        table = self.log.table()
+        return StructType.fromJson(json.loads(table.schema().to_json())) if table is not None else None
+
     def save(self, writer: DataFrameWriter, spark: SparkSession, *, evolve: bool) -> None:
         try:
             writer.save(str(self.path))
@@ -36,6 +47,14 @@ class OfDelta:
             if not (evolve and condition_of(error) == _OTHER_TYPE and self._widens(spark)):
                 raise
             writer.save(str(self.path))
+
+    def misfit(self, what: str, why: str) -> SinkFailed:
+        return SinkFailed(
+            what,
+            cause=f"{why} (table {self.path})",
+            next_command="`evolve: add-columns` adds new columns and makes types wider; otherwise cast the column in a "
+            f"step, or give sink '{self.name}' another table",
+        )
 
     def _widens(self, spark: SparkSession) -> bool:
         """Let the table take a wider type (int to bigint), from the first batch on that needs it and not before:

@@ -10,13 +10,12 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
-from penstock.errors import SinkBusy, SinkFailed
+from penstock.errors import SinkBusy
 from penstock.record import Batch
 from penstock.sink.columns import misfit, require_columns, require_upsertable, stored
 from penstock.sink.contract import Incoming, Written
@@ -55,25 +54,12 @@ class DeltaUpsertSink(OfDelta):
         self._require_fit(incoming)
 
     def _require_fit(self, incoming: Incoming) -> None:
-        """Before any sink of the pipeline writes, also where a schema has changed between two batches. The table is
-        looked at without the engine, which may lack Delta's jar when a pipeline is only planned."""
+        """Before any sink of the pipeline writes, also where a schema has changed between two batches."""
         from pyspark.sql.types import StructType
 
-        table = self.log.table()
-        if table is None:
-            return
-        have = StructType.fromJson(json.loads(table.schema().to_json()))
-        rows = StructType([incoming.columns[name] for name in stored(incoming.columns)])
-        if why := misfit(rows, have, evolve=self.evolve, widen=self.evolve):
-            raise self._misfit(f"sink '{self.name}' does not take the rows of view '{incoming.view}'", why)
-
-    def _misfit(self, what: str, why: str) -> SinkFailed:
-        return SinkFailed(
-            what,
-            cause=f"{why} (table {self.path})",
-            next_command="`evolve: add-columns` adds new columns and makes types wider; otherwise cast the column in a "
-            f"step, or give sink '{self.name}' another table",
-        )
+        have, rows = self.columns(), StructType([incoming.columns[name] for name in stored(incoming.columns)])
+        if have is not None and (why := misfit(rows, have, evolve=self.evolve, widen=self.evolve)):
+            raise self.misfit(f"sink '{self.name}' does not take the rows of view '{incoming.view}'", why)
 
     def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
         held = self.held(batch) if replay else None
@@ -118,7 +104,7 @@ class DeltaUpsertSink(OfDelta):
         there = self.log.table() is not None
         columns = spark.table(self._place).schema if there else rows
         if why := misfit(rows, columns, evolve=self.evolve, widen=self.evolve):
-            raise self._misfit(f"sink '{self.name}' refused batch {batch.id}", why)
+            raise self.misfit(f"sink '{self.name}' refused batch {batch.id}", why)
         gained = there and misfit(rows, columns, evolve=False)
         if not there or gained:
             none = spark.createDataFrame([], rows).write.format("delta").mode("append")
@@ -127,7 +113,7 @@ class DeltaUpsertSink(OfDelta):
             self.save(none.option("mergeSchema", bool(gained)), spark, evolve=self.evolve)
             columns = spark.table(self._place).schema
             if why := misfit(rows, columns, evolve=False):
-                raise self._misfit(f"sink '{self.name}' refused batch {batch.id}", why)
+                raise self.misfit(f"sink '{self.name}' refused batch {batch.id}", why)
         return columns
 
     def _failure(self, error: Exception, batch: Batch) -> Exception:

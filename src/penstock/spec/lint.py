@@ -70,7 +70,7 @@ def _without_effect(document: Document) -> Iterator[Mistake]:
         if topic not in used:
             path = ("kafka", "topics", topic)
             spot = document.key_spot(path)
-            message = f"the pipeline neither reads nor writes topic '{topic}'"
+            message = f"the spec names topic '{topic}' nowhere else; `penstock apply` makes it all the same"
             hint = near(topic, used)
             yield Mistake(
                 document.file,

@@ -12,13 +12,12 @@ _ROOM = {"max.message.bytes": str(16 * 1024 * 1024)}
 
 
 def topics_of(pipeline: Pipeline) -> dict[str, TopicSettings]:
-    """The topics a pipeline reads, those it writes to and those of its dead letters."""
+    """The topics a pipeline reads, those it writes to and those of its dead letters; and whatever else the spec gives
+    settings for, such as the topics that a column names."""
     given, source = pipeline.kafka.topics, pipeline.source
     named = source.pattern.only if source.pattern else list(source.topics)
     written = [sink.kafka.topic for sink in pipeline.sinks.values() if sink.kafka and sink.kafka.topic]
-    wanted = {name: given.get(name, TopicSettings()) for name in [*named, *written]}
-    if source.pattern:
-        wanted |= {name: settings for name, settings in given.items() if source.pattern.matches(name)}
+    wanted = {name: TopicSettings() for name in [*named, *written]} | given
     if pipeline.dead_letters.kafka is not None:
         for topic in named or [""]:
             name = pipeline.dead_letters.kafka.topic.replace("{topic}", topic)
