@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from penstock.errors import SinkBusy
 from penstock.record import Batch
 from penstock.sink.contract import Sink, Written
 
@@ -105,3 +108,16 @@ def every_type(spark: Any) -> Any:
              a_timestamp, a_local_time, an_array, a_map, a_struct, _kafka)
         """
     )
+
+
+def two_at_once(write: Callable[[], Written]) -> list[str]:
+    """What came of two attempts that run at the same time: `Written`, or that the sink was busy."""
+
+    def attempt(_: int) -> str:
+        try:
+            return type(write()).__name__
+        except SinkBusy as busy:
+            return type(busy).__name__
+
+    with ThreadPoolExecutor(2) as both:
+        return sorted(both.map(attempt, range(2)))

@@ -130,7 +130,7 @@ class Known:
     ends: Mapping[tuple[str, int], int] = field(default_factory=dict)  # where batch `written` ended, per partition
 
 
-BACKFILL = "backfill-"  # begins the id of a backfill, where a stream has that of its query
+BACKFILL, REPLAY = "backfill-", "replay-"  # begin the id of one, where a stream has that of its query
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from tests.handed import (
     every_type,
     hand,
     hand_counting_reads,
+    two_at_once,
 )
 
 from penstock.errors import NotWritable, SinkBusy, SinkFailed, SpecInvalid, TableDiffers, TableOfAnotherQuery
@@ -122,21 +123,9 @@ def test_batches_are_appended_once_and_proven_without_the_engine(spark: Any, cat
 def test_two_attempts_at_once_are_published_once(spark: Any, catalog: HadoopCatalog, key: tuple[str, ...]) -> None:
     hand(IcebergSink("ice", "db.events", catalog, key=key), 0, numbered(spark, 0))
     sink = Meets("ice", "db.events", catalog, key=key)
-    outcomes: list[Any] = []
-
-    def attempt() -> None:
-        session = spark.newSession()  # as two processes: what one sets for its write the other does not see
-        try:
-            outcomes.append(sink.write(batch(1), numbered(session, 10), replay=False))
-        except SinkBusy as busy:
-            outcomes.append(busy)
-
-    both = [threading.Thread(target=attempt) for _ in range(2)]
-    for thread in both:
-        thread.start()
-    for thread in both:
-        thread.join()
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["SinkBusy", "Written"]
+    # Sessions as of two processes: what one sets for its write the other does not see.
+    outcomes = two_at_once(lambda: sink.write(batch(1), numbered(spark.newSession(), 10), replay=False))
+    assert outcomes == ["SinkBusy", "Written"]
     assert spark.table(f"{catalog.name}.db.events").count() == (30 if key else 40)
     assert sink.rows_by_batch(QUERY) == {0: 20, 1: 20}
 

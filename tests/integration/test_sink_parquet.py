@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
-from tests.handed import PIPELINE, QUERY, batch, every_type, hand, hand_counting_reads
+from tests.handed import PIPELINE, QUERY, batch, every_type, hand, hand_counting_reads, two_at_once
 
-from penstock.errors import SinkBusy, SpecInvalid
+from penstock.errors import SpecInvalid
 from penstock.record import Known
 from penstock.sink.contract import Incoming, Written
 from penstock.sink.parquet import ParquetSink
@@ -106,20 +106,8 @@ def test_partial_batch_is_caught(spark: Any, tmp_path: Path) -> None:
 
 
 def test_two_attempts_at_once_appear_once(spark: Any, sink: ParquetSink) -> None:
-    outcomes: list[Any] = []
-
-    def attempt() -> None:
-        try:
-            outcomes.append(sink.write(batch(0), numbered(spark, 0), replay=False))
-        except SinkBusy as busy:
-            outcomes.append(busy)
-
-    both = [threading.Thread(target=attempt) for _ in range(2)]
-    for thread in both:
-        thread.start()
-    for thread in both:
-        thread.join()
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["SinkBusy", "Written"]
+    outcomes = two_at_once(lambda: sink.write(batch(0), numbered(spark, 0), replay=False))
+    assert outcomes == ["SinkBusy", "Written"]
     assert sink.rows_by_batch(QUERY) == {0: ROWS}
 
 

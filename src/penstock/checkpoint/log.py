@@ -48,6 +48,13 @@ class SparkLog:
         """The newest batch Spark will not run again."""
         return max(self._batches("commits"), default=None)
 
+    def planned_at(self, batch: int) -> float | None:
+        """When, in seconds since 1970; None: it is committed and swept since."""
+        try:
+            return (self.path / "offsets" / str(batch)).stat().st_mtime
+        except FileNotFoundError:
+            return None
+
     def pending(self) -> int | None:
         """The batch whose offsets are fixed and that is not committed: it is running, or will run again."""
         planned = self.planned()  # first: of a run that goes on, what is committed by the second look is not pending

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.decode.decoded import Decoded
 from penstock.decode.formats import Prepared
-from penstock.record import DELETED, ERROR, KAFKA, KEY, NULL_VALUE, Failure
+from penstock.record import DELETED, ERROR, KAFKA, KEY, NULL_VALUE, OF_KEY, Failure
 from penstock.workers import forget_archives
 
 RAW_VALUE, RAW_KEY, SCHEMA_ID = "_kafka_raw", "_kafka_raw_key", "_kafka_schema_id"
@@ -69,7 +69,7 @@ class DecodeBatches:
 def _of_key(failures: dict[int, Failure]) -> dict[int, Failure]:
     """No key is no failure; any other is one of the record."""
     return {
-        i: replace(failure, reason=f"key: {failure.reason}")
+        i: replace(failure, reason=f"{OF_KEY}{failure.reason}")
         for i, failure in failures.items()
         if failure.error_class != NULL_VALUE
     }

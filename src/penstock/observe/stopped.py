@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from penstock.errors import ANEW, WITHOUT_THEM
+from penstock.errors import ANEW, WITHOUT_THEM, DeadLetterBudget
 from penstock.observe.facts import Facts, Finding, Severity
 from penstock.observe.lag import PartitionLag
 
@@ -19,7 +19,7 @@ _STUCK_FIRST_S = 900.0  # where there is no batch to compare with
 _FAILURES = 2
 _NAMED = 10
 
-BUDGET = "dead-letter-budget"
+BUDGET = DeadLetterBudget.code
 _RUN = "penstock run FILE"
 _NOBODY = "no process holds the lock of its checkpoint"
 _LOOK = "penstock topics FILE --all says which brokers hold them; start those that are away"

@@ -78,11 +78,8 @@ def stuck(home: Home, events: EventLog, now: float, *, runs: bool) -> Stuck | No
     """The batch that is fixed and not committed. Raises CheckpointForeign."""
     log = SparkLog(home.spark)
     batch = log.pending()
-    if batch is None:
-        return None
-    try:
-        since = (log.path / "offsets" / str(batch)).stat().st_mtime
-    except FileNotFoundError:  # committed and swept since
+    since = log.planned_at(batch) if batch is not None else None
+    if batch is None or since is None:
         return None
     ended = events.last(["retrying", "failed"], 100)
     codes = [event.facts["code"] for event in ended if event.time.timestamp() >= since]

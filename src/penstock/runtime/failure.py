@@ -23,7 +23,6 @@ from penstock.transform.python import blame
 _OFFSETS_GONE = (
     "OffsetOutOfRangeException",
     "KAFKA_DATA_LOSS",
-    "Some data may have been lost",
     "data may have been lost",
 )
 _JOINED_LATE = "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO"  # it was not there before, and begins later

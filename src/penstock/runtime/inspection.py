@@ -156,12 +156,9 @@ def _joins(pipeline: Pipeline, where: tuple[str, int]) -> bool:
 
 def _pending(log: SparkLog, entries: list[Entry]) -> Pending | None:
     batch = log.pending()
-    if batch is None:
+    since = log.planned_at(batch) if batch is not None else None
+    if batch is None or since is None:
         return None
-    try:
-        since = (log.path / "offsets" / str(batch)).stat().st_mtime
-    except OSError:
-        return None  # a run has just gone on
     try:
         ranges = [r for r in log.ranges(batch) if r.end > r.start]
     except CheckpointForeign:

@@ -54,10 +54,8 @@ class Tally:
         positions = found.pop("dead_at", None)
         read, passed, *by_verdict = found.values()
         took = dict(zip(self._contract.verdicts, by_verdict, strict=True))
-        died = {name: took[name] for name in self._contract.dying}
-        dead = sum(took.pop(name) for name in self._contract.deadly)
         at = None if positions is None else [(row["topic"], row["partition"], row["offset"]) for row in positions]
-        return Counted(ViewCount(read, passed, dead, dropped=took, died=died), at)
+        return Counted(self._contract.counted(read, passed, took), at)
 
     def release(self) -> None:
         if self._kept is not None:

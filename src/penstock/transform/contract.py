@@ -7,12 +7,13 @@ mark keeps them apart from the rules, whose names begin with a letter.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from penstock import record
+from penstock.checkpoint.ledger import ViewCount
 from penstock.errors import StepFailed, first_line
 from penstock.spec.rules import Rule, sql_name
 from penstock.spec.types import quoted
@@ -44,10 +45,11 @@ class Contract:
     def dropping(self) -> list[str]:
         return [*([TOMBSTONE] if self.drop_tombstones else []), *(r.name for r in self.rules if r.otherwise == "drop")]
 
-    @property
-    def dying(self) -> list[str]:
-        """The rules that make dead letters."""
-        return [rule.name for rule in self.rules if rule.otherwise == "dead-letter"]
+    def counted(self, read: int, passed: int, by_verdict: Mapping[str, int], rejected: int = 0) -> ViewCount:
+        """The books of a batch; `by_verdict`: how many records each verdict was given to."""
+        dead = sum(by_verdict[name] for name in self.deadly)
+        died = {name: by_verdict[name] for name in self.deadly if name != DECODE}
+        return ViewCount(read, passed, dead, {name: by_verdict[name] for name in self.dropping}, rejected, died)
 
     @property
     def compares(self) -> bool:

@@ -92,11 +92,13 @@ def pair(partition: int, offset: int, timestamp_ms: int, value: bytes = b"x") ->
 def test_batches_are_bounded_and_keep_the_order_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replays, "LETTERS_PER_BATCH", 3)
     monkeypatch.setattr(replays, "BYTES_PER_BATCH", 100)
-    pairs = [pair(n % 2, n, 1000 - n) for n in range(8)] + [pair(0, 90, 0, b"y" * 500), pair(1, 91, 0)]
+    pairs = [pair(n % 2, n, 1000 - n, b"x" * 40) for n in range(8)] + [pair(0, 90, 0, b"y" * 500), pair(1, 91, 0)]
     Random(3).shuffle(pairs)
     cut = list(replays.cut(pairs))
     assert sorted(o.offset for part in cut for o, _ in part) == sorted(c.offset for c, _ in pairs)
-    assert all(len(part) <= 3 and sum(map(replays.size_of, (e for _, e in part))) <= 500 for part in cut)
+    assert all(len(part) == 1 or sum(map(replays.size_of, (e for _, e in part))) <= 100 for part in cut)
+    monkeypatch.setattr(replays, "BYTES_PER_BATCH", 10_000)
+    assert max(map(len, replays.cut(pairs))) == 3
     for partition in (0, 1):
         offsets = [c.offset for part in cut for c, _ in part if c.partition == partition]
         assert offsets == sorted(offsets)

@@ -68,7 +68,9 @@ def test_batch_that_was_planned_over_the_old_topic_is_taken_back_and_one_that_is
 
 def test_state_is_not_moved(home: Home) -> None:
     (home.spark / "state").mkdir()
-    assert isinstance(rehearsed(home).refused, SeekRefused)
+    refused = rehearsed(home).refused
+    assert isinstance(refused, SeekRefused)
+    assert "keeps state" in refused.what
 
 
 def test_batch_of_the_old_topic_is_no_position_and_a_topic_that_is_not_read_is_named(home: Home) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from penstock.checkpoint.ledger import ViewCount
 from penstock.decode.columns import arrow_type
 from penstock.record import DELETED, KAFKA, Batch
 from penstock.runtime import fingerprint
@@ -125,16 +124,12 @@ class Shortcut:
         return [row.asDict(recursive=True) for row in done.collect()]
 
     def _counted(self, found: Sequence[_Told], *, locate: bool) -> Counted:
-        contract = self.inlet.contract
         verdicts: Counter[str] = Counter()
         for row in found:
             verdicts.update(row["verdicts"])
-        dead = sum(verdicts[name] for name in contract.deadly)
-        dropped = {name: verdicts[name] for name in contract.dropping}
         read, passed = (sum(row[name] for row in found) for name in ("read", "passed"))
         at = [(p["topic"], p["partition"], p["offset"]) for row in found for p in row["dead"]] if locate else None
-        died = {rule: verdicts[rule] for rule in contract.dying}
-        return Counted(ViewCount(read, passed, dead, dropped, died=died), at)
+        return Counted(self.inlet.contract.counted(read, passed, verdicts), at)
 
 
 def shortcut(pipeline: Pipeline, inlets: list[Inlet], outlets: list[Outlet], incoming: Incoming) -> Shortcut | str:

@@ -106,9 +106,7 @@ def entry_of(assembly: Assembly, batch: int, counted: dict[str, Any] | None) -> 
 def counts_of(contract: Contract, counted: Mapping[str, Any]) -> ViewCount:
     """What the engine observed of one view, as `_counts` has asked for it."""
     took = {name: counted[f"verdict_{i}"] for i, name in enumerate(contract.verdicts)}
-    died = {name: took[name] for name in contract.dying}
-    dead = sum(took.pop(name) for name in contract.deadly)
-    return ViewCount(counted["read"], counted["passed"], dead, took, counted["rejected"], died)
+    return contract.counted(counted["read"], counted["passed"], took, counted["rejected"])
 
 
 def _decoded(inlet: Inlet, raw: DataFrame) -> DataFrame:

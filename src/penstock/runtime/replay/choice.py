@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from penstock.errors import BadArgument, LedgerMissing
-from penstock.record import SINK, TRANSFORM
+from penstock.record import REPLAY, SINK, TRANSFORM
 from penstock.route.dead_letter import DeadLetter
 from penstock.runtime import build
 from penstock.runtime.inlet import Position
@@ -67,7 +67,7 @@ def choose(pipeline: Pipeline, wanted: Wanted, name: str | None = None, limit: i
 
 def _whole(pipeline: Pipeline, everything: Iterable[Letter]) -> None:
     """What a replay brought home is known from its directory alone. One that is gone has left those that died again."""
-    unknown = {d.query for each in everything for d in each.deaths if d.query.startswith("replay-") and d.by == d.query}
+    unknown = {d.query for each in everything for d in each.deaths if d.query.startswith(REPLAY) and d.by == d.query}
     if unknown:
         raise LedgerMissing(
             f"the records of {len(unknown)} replays are gone",

@@ -27,6 +27,7 @@ from penstock.checkpoint import own_log
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import Positions, SparkLog
+from penstock.record import REPLAY
 from penstock.route.as_line import from_line, to_line
 from penstock.route.dead_letter import DeadLetter
 from penstock.runtime import build
@@ -134,7 +135,7 @@ def write_down(replay: Replay, wanted: dict[str, Any], letters: Sequence[tuple[C
             at[chosen.topic, chosen.partition] = chosen.offset + 1
         ends.append(dict(at))
     metadata = {
-        "id": f"replay-{uuid.uuid4()}",
+        "id": f"{REPLAY}{uuid.uuid4()}",
         "wanted": wanted,
         "made": datetime.now(UTC).isoformat(timespec="microseconds"),
     }

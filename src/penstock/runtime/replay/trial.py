@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.record import CONTRACT, DECODE, TRANSFORM, Failure, OffsetRange
+from penstock.record import TRANSFORM, Failure, OffsetRange
 from penstock.route.dead_letter import DeadLetter
 from penstock.route.reason import pattern
 from penstock.runtime import build
@@ -86,8 +86,7 @@ def _try(
         trial.passed += counted.counts.passed
         trial.dropped += sum(counted.counts.dropped.values())
         for row in inlet.dead_rows(records, counted).collect() if counted.counts.dead else ():
-            stage = DECODE if row["stage"] == DECODE else CONTRACT
-            trial.died(_place(row), stage, Failure(row["error_class"], row["reason"]))
+            trial.died(_place(row), row["stage"], Failure(row["error_class"], row["reason"]))
     each = tuple(OffsetRange(t, p, o, o + 1) for t, p, o in sorted(chosen.position for chosen, _ in batch))
     dead: dict[Position, Failure] = {}
     for outlet in outlets:
