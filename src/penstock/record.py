@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 # The column a view has beside its decoded fields: where the record came from.
@@ -118,6 +118,11 @@ class OffsetRange:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
+
+
+def ends_of(ranges: Iterable[OffsetRange]) -> dict[tuple[str, int], int]:
+    """Where reading goes on after these, by topic and partition."""
+    return {(r.topic, r.partition): r.end for r in ranges}
 
 
 @dataclass(frozen=True)

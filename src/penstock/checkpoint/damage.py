@@ -22,6 +22,7 @@ from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import BATCHES_PER_FILE, Entry, Ledger
 from penstock.checkpoint.log import BEFORE_SPLIT, Positions, as_json, positions_in, with_positions
 from penstock.errors import LedgerMissing
+from penstock.record import ends_of
 
 _COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'  # what Spark writes for a query without event time
 _OFFSETS = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\n{}'
@@ -123,11 +124,11 @@ class _Search:
             wrong = _unreadable(file, parse)
             if wrong:
                 entry = self.entries.get(batch)
-                says = _ends(entry) if entry and kind == "offsets" else None
+                says = ends_of(entry.ranges) if entry and kind == "offsets" else None
                 yield self._damage(file, wrong, made(entry) if entry and self.provable else None, says)
 
     def _offsets_of(self, entry: Entry) -> str:
-        return with_positions(self._sound("offsets", self.offsets, positions_in) or _OFFSETS, _ends(entry))
+        return with_positions(self._sound("offsets", self.offsets, positions_in) or _OFFSETS, ends_of(entry.ranges))
 
     def _commit_of(self, _entry: Entry) -> str:
         return self._sound("commits", self.commits, _parse_commit) or _COMMIT
@@ -166,10 +167,6 @@ class _Search:
         if from_ledger is not None:
             return Damage(name, what, "the ledger", from_ledger.encode())
         return Damage(name, what, None)
-
-
-def _ends(entry: Entry) -> Positions:
-    return {(r.topic, r.partition): r.end for r in entry.ranges}
 
 
 def _says(file: Path, positions: Positions) -> bool:

@@ -24,6 +24,7 @@ from penstock.kafka import admin
 from penstock.kafka.connection import Config, client_config
 from penstock.kafka.mirror import Mirror
 from penstock.observe.events import EventLog
+from penstock.record import ends_of
 from penstock.runtime.watch import TableNews, Watch
 from penstock.spec.model import Pipeline
 
@@ -184,7 +185,7 @@ class Following(Watch):
 
     @override
     def batch_done(self, entry: Entry, seconds: float) -> None:
-        self._done = entry.batch, {(r.topic, r.partition): r.end for r in entry.ranges}
+        self._done = entry.batch, ends_of(entry.ranges)
         self._news.set()
 
     def close(self) -> None:

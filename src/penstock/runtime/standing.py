@@ -30,7 +30,7 @@ from penstock.errors import (
 )
 from penstock.kafka.admin import TopicFacts
 from penstock.kafka.connection import Config
-from penstock.record import OffsetRange
+from penstock.record import OffsetRange, ends_of
 from penstock.runtime.topics import went_back
 from penstock.source import start
 from penstock.spec.source import Source
@@ -99,7 +99,7 @@ def known_positions(log: SparkLog, entries: Sequence[Entry]) -> Positions | None
     says, because no batch was read yet or because both are damaged."""
     found = if_sound(log.next_positions)
     if found is None and entries:
-        return {(r.topic, r.partition): r.end for r in entries[-1].ranges}
+        return ends_of(entries[-1].ranges)
     return found
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.home import Home
 from penstock.kafka.connection import client_config
-from penstock.record import Batch, Known
+from penstock.record import Batch, Known, ends_of
 from penstock.runtime import build, guard, remembered
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.engine import session
@@ -111,7 +111,7 @@ def prepare(assembly: Assembly, accepted: frozenset[str]) -> None:
     for outlet in assembly.outlets:
         held = last if last and outlet.sink.name in last.sinks else None
         same = [r for r in held.ranges if now.get(r.topic) == held.topics[r.topic]] if held else []
-        ends = {(r.topic, r.partition): r.end for r in same}  # not of a topic that was made again since
+        ends = ends_of(same)  # not of a topic that was made again since
         outlet.sink.prepare(batch, Known(held.batch if held else None, planned, ends), accepted)
     assembly.dead_letters.prepare(batch, Known(None, planned), accepted)
 

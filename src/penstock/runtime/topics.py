@@ -11,7 +11,7 @@ from penstock.kafka import admin
 from penstock.kafka.admin import TopicFacts
 from penstock.kafka.connection import Config
 from penstock.kafka.session import Kept
-from penstock.record import OffsetRange
+from penstock.record import OffsetRange, ends_of
 from penstock.spec.source import Source
 
 
@@ -154,6 +154,6 @@ def settled(before: list[OffsetRange], after: list[OffsetRange], missing: int) -
         return Loss(before)
     if missing == gone:
         return Loss(after)
-    ends = {(r.topic, r.partition): r.end for r in before}
+    ends = ends_of(before)
     between = [OffsetRange(r.topic, r.partition, ends.get((r.topic, r.partition), r.start), r.end) for r in after]
     return Loss(before, [r for r in between if len(r)])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SinkFailed, first_line
-from penstock.record import Batch, Known, OffsetRange
+from penstock.record import Batch, Known, OffsetRange, ends_of
 from penstock.runtime.tally import Handed
 from penstock.sink.contract import Incoming, Sink, Written
 from penstock.testing.mishap import Mishap, passed_on
@@ -71,7 +71,7 @@ class Trial:
         """A sink as after a start of the process. `written`: the newest batch in the ledger; `portion`: the one that
         comes next, which was planned before the start unless the pipeline is `new`."""
         sink = self.subject.sink()
-        ends = {(r.topic, r.partition): r.end for r in written.ranges} if written else {}
+        ends = ends_of(written.ranges) if written else {}
         known = Known() if new else Known(written.number if written else None, portion.number, ends)
         sink.prepare(Batch(self.pipeline, "" if new else self.query, 0), known, frozenset(accepted))
         sink.suits(Incoming("view", portion.frame(self.spark).schema))

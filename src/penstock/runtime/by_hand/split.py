@@ -23,7 +23,7 @@ from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import BEFORE_SPLIT, SparkLog, with_positions
 from penstock.errors import BadArgument, BatchTooLarge, CheckpointForeign
-from penstock.record import Batch, OffsetRange
+from penstock.record import Batch, OffsetRange, ends_of
 from penstock.runtime import build, guard
 from penstock.runtime.by_hand.noted import note
 from penstock.runtime.real_time import same_mode
@@ -110,5 +110,5 @@ def _rewritten(directory: Path, batch: int, ranges: list[OffsetRange]) -> Path:
         )
     kept = next(path for n in count(1) if not (path := directory / f"{batch}.{BEFORE_SPLIT}-{n}").exists())
     put(kept, file.read_bytes())
-    put(file, with_positions(text, {(r.topic, r.partition): r.end for r in ranges}).encode())
+    put(file, with_positions(text, ends_of(ranges)).encode())
     return kept

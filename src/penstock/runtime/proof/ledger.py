@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.checkpoint.ledger import Entry
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import LedgerMissing
-from penstock.record import OffsetRange
+from penstock.record import OffsetRange, ends_of
 from penstock.runtime.proof.offsets import without
 from penstock.runtime.proof.report import Finding, Partition, Report
 
@@ -43,7 +43,7 @@ def in_flight(log: SparkLog, entries: list[Entry]) -> list[OffsetRange]:
     planned = log.planned()
     if planned is None or planned <= entries[-1].batch:
         return []
-    done = {(r.topic, r.partition): r.end for r in entries[-1].ranges}
+    done = ends_of(entries[-1].ranges)
     ahead = [OffsetRange(t, p, done.get((t, p), 0), end) for (t, p), end in log.end_of(planned).items()]
     return sorted(r for r in ahead if r.end > r.start)
 

@@ -23,7 +23,7 @@ from penstock.errors import SpecInvalid, TableDiffers, TableOfAnotherQuery
 from penstock.kafka import admin, transaction
 from penstock.kafka.consume import headers_of, visible
 from penstock.kafka.transaction import Owner, Place
-from penstock.record import KAFKA, ORIGIN_HEADER, Batch, Known
+from penstock.record import KAFKA, ORIGIN_HEADER, Batch, Known, ends_of
 from penstock.sink.contract import Incoming, Written
 from penstock.sink.kafka.encoding import Encoding, look_at_topics, look_for_more_partitions, rejected
 from penstock.sink.kafka.one_pass import OnePassKafka
@@ -119,7 +119,7 @@ class KafkaSink:
             works = self.works(batch, None)
             for place in sorted(works.keys() - {(row["topic"], row["partition"]) for row in found}):
                 Sending.begin(works[place]).end(0, 0)  # every row of it was filtered; the mark moves on all the same
-        self._known = Known(batch.id, batch.id, {(r.topic, r.partition): r.end for r in batch.ranges})
+        self._known = Known(batch.id, batch.id, ends_of(batch.ranges))
         return Written(
             sum(row["rows"] for row in found),
             rejected=rejected(self.name, (tuple(each.values()) for row in found for each in row["rejected"])),
