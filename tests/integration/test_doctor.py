@@ -156,7 +156,7 @@ def test_sink_that_has_become_slow(payments: Payments, postgres: LocalPostgres) 
     payments.spec["sinks"] = {"db": {"from": "payments", "postgres": {"url": url, "table": table, "upsert": upsert}}}
     payments.spec["transform"] = []
     payments.spec["rate"]["max_offsets"] = 50
-    payments.produce(200)
+    payments.produce(250)
     payments.run()
     named([], causes(payments))
     with psycopg.connect(url, autocommit=True) as database:
@@ -165,7 +165,7 @@ def test_sink_that_has_become_slow(payments: Payments, postgres: LocalPostgres) 
             "$$ begin perform pg_sleep(0.1); return new; end $$"
         )
         database.execute(f"create trigger doze before insert on {table} for each row execute function doze()")
-    payments.produce(150, seed=8)
+    payments.produce(200, seed=8)  # three warm batches, after the first
     payments.run()
     named(["slow-sink"], causes(payments))
 

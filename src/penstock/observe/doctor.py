@@ -94,10 +94,12 @@ def registry_down(facts: Facts) -> Iterator[Finding]:
 
 
 def slow_sink(facts: Facts) -> Iterator[Finding]:
-    """A sink that takes several times as long per row as it did before, in batches that are not much smaller: each has
-    a price of its own, whatever it holds."""
+    """A sink that takes several times as long per row as it did before, in warm batches that are not much smaller: each
+    has a price of its own, whatever it holds."""
     for name in sorted({name for ran in facts.batches for name in ran.sinks}):
-        took = [ran.sinks[name] for ran in facts.batches if name in ran.sinks]
+        took = [ran.sinks[name] for ran in facts.batches if name in ran.sinks and not ran.cold]
+        if not took:
+            continue
         usual = median(rows for rows, _ in took)
         rates = [rows / seconds for rows, seconds in took if rows and 2 * rows >= usual and seconds > 0]
         before = sorted(rates[:-_FEW_BATCHES])
@@ -110,7 +112,7 @@ def slow_sink(facts: Facts) -> Iterator[Finding]:
                 "warning",
                 f"sink '{name}' has become slow",
                 (
-                    f"it takes {now:,.0f} rows/s in the last {_FEW_BATCHES} batches",
+                    f"it takes {now:,.0f} rows/s in the last {_FEW_BATCHES} warm batches",
                     f"in good ones before them it took {then:,.0f}",
                 ),
                 f"look at what sink '{name}' writes to: its locks, its disk, its network",

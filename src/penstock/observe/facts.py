@@ -30,6 +30,7 @@ class Ran:
     seconds: float
     offsets: int
     cap: int | None = None
+    cold: bool = False  # the first after a start: the engine was cold, whatever the sinks did
     sinks: Mapping[str, tuple[int, float]] = field(default_factory=dict)  # rows and seconds
     state: Mapping[str, Held] = field(default_factory=dict)  # of stateful steps, by view
 

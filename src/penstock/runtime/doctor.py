@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
+from itertools import pairwise
 
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import SparkLog
@@ -32,6 +33,7 @@ from penstock.spec.stateful import keeps_for
 from penstock.spec.topics import topics_of
 
 _BATCHES = 30  # looked back at
+_EVENTS = 10 * _BATCHES  # of batches and starts: one that failed and was tried again and again has many starts
 _COMMITS = 8  # that a verdict is over: Kafka is asked for the ends of each
 
 
@@ -65,7 +67,7 @@ def facts_of(pipeline: Pipeline) -> Facts:
         lag=lag,
         cap=pipeline.rate.max_offsets,
         adaptive=target is not None,
-        batches=_batches(batches, events),
+        batches=ran(batches, events),
         verdicts=_verdicts(config, batches, lag, now, runs),
         stuck=stuck,
         failed=condition.failed(events, None if stuck is None else now - stuck.since_s),
@@ -88,14 +90,19 @@ def facts_of(pipeline: Pipeline) -> Facts:
     )
 
 
-def _batches(entries: Sequence[Entry], events: EventLog) -> list[Ran]:
-    took = {event.facts["batch"]: event.facts for event in events.last(["batch"], _BATCHES)}
+def ran(entries: Sequence[Entry], events: EventLog) -> list[Ran]:
+    """The batches that the event log knows too."""
+    told = events.last(["started", "batch"], _EVENTS)
+    took = {event.facts["batch"]: event.facts for event in told if event.kind == "batch"}
+    first = ("started", "batch")
+    cold = {after.facts["batch"] for before, after in pairwise(told) if (before.kind, after.kind) == first}
     return [
         Ran(
             batch=entry.batch,
             seconds=took[entry.batch]["seconds"],
             offsets=sum(map(len, entry.ranges)),
             cap=took[entry.batch].get("cap"),
+            cold=entry.batch in cold,
             state={
                 view: Held(step.held, step.watermark / 1000)
                 for view, step in entry.stateful.items()

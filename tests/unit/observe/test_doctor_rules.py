@@ -230,6 +230,14 @@ def test_sink_is_held_to_its_good_batches_not_to_its_first_ones() -> None:
     assert examine(replace(HEALTHY, batches=cold[:6])) == []
 
 
+def test_first_batches_after_starts_do_not_make_a_sink_slow() -> None:
+    restarted = [*(ran(n) for n in range(7)), ran(7, sink=60.0), ran(8, sink=60.0), ran(9)]
+    assert [finding.cause for finding in examine(replace(HEALTHY, batches=restarted))] == ["slow-sink"]
+    cold = [replace(each, cold=each.batch in (7, 8)) for each in restarted]
+    assert examine(replace(HEALTHY, batches=cold)) == []
+    assert examine(replace(HEALTHY, batches=[replace(each, cold=True) for each in restarted])) == []
+
+
 def test_adaptive_rate_needs_no_advice_about_the_cap() -> None:
     for cause in ("cap-too-low", "cap-too-high"):
         assert examine(replace(CASES[cause], adaptive=True)) == []

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.checkpoints import checkpoint, plan_batch
+from tests.checkpoints import checkpoint, entry, plan_batch
 
 from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.home import Home
@@ -19,7 +19,7 @@ from penstock.observe.events import EventLog
 from penstock.observe.lag import measured
 from penstock.record import OffsetRange
 from penstock.runtime import condition
-from penstock.runtime.doctor import since_seek
+from penstock.runtime.doctor import ran, since_seek
 from penstock.runtime.lag import waiting
 from penstock.runtime.onlookers import Recorder
 from penstock.runtime.topics import require_forward
@@ -215,3 +215,17 @@ def test_positions_that_a_person_moved_are_judged_from_there_on() -> None:
     assert since_seek([*before, seek, *after]) == [seek, *after]
     assert since_seek(before) == before
     assert since_seek([]) == []
+
+
+def test_batch_is_cold_when_it_is_the_first_after_a_start(home: Home) -> None:
+    events = EventLog(home.events)
+    for batch, starts in enumerate([1, 0, 3, 0]):
+        for _ in range(starts):
+            events.append("started")
+        events.append("batch", batch=batch, seconds=1.0)
+    assert [(each.batch, each.cold) for each in ran([entry(n) for n in range(5)], events)] == [
+        (0, True),
+        (1, False),
+        (2, True),
+        (3, False),
+    ]
