@@ -65,6 +65,11 @@ class Home:
     def restoring(self) -> Path:
         return self.path / "restoring"
 
+    @property
+    def lock(self) -> Path:
+        """Written when it is taken."""
+        return self.path / "lock"
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Make the directories and hold the lock."""
@@ -83,7 +88,7 @@ class Home:
         try:
             for directory in directories:
                 directory.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / "lock").open("a+")
+            lock = self.lock.open("a+")
         except OSError as error:
             raise NotWritable(
                 f"cannot write to the checkpoint directory {self.path}",

@@ -265,6 +265,7 @@ RULES: tuple[Rule, ...] = (
     stopped.spent_budget,
     stopped.stuck_batch,
     stopped.not_running,
+    stopped.silent,
     stopped.partitions,
     loss_forecast,
     falling_behind,

@@ -6,7 +6,7 @@ One trouble has one cause: what refuses a start is named, and not that nothing r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 from penstock.errors import ANEW, WITHOUT_THEM, DeadLetterBudget
@@ -149,8 +149,7 @@ def stuck_batch(facts: Facts) -> Iterator[Finding]:
     longest = max(_STUCK_AT_LEAST_S, _STUCK * usual) if facts.batches else _STUCK_FIRST_S
     # Nobody waits for a batch that nobody runs, however long ago it was planned.
     slow = facts.running and stuck.since_s > longest
-    blocked = any(map(facts.states.get, _BLOCKING))  # which `partitions` says
-    if not deadly and (blocked or not (failing or slow)):
+    if not deadly and (_blocked(facts) or not (failing or slow)):
         return
     evidence = [f"its offsets were fixed {stuck.since_s:,.0f} s ago; batches before it took {usual:,.1f} s"]
     if stuck.failures:
@@ -169,6 +168,28 @@ def stuck_batch(facts: Facts) -> Iterator[Finding]:
         tuple(evidence),
         advice or again,
         {"batch": stuck.batch},
+    )
+
+
+def silent(facts: Facts) -> Iterator[Finding]:
+    """Nothing was committed for longer than the last commits took together, and no other rule says why. That may be one
+    long batch, or `min_offsets` that have not come together: a note, until the batch is stuck."""
+    names = [f"{topic}-{partition}" for (topic, partition), said in sorted(facts.verdicts.items()) if said == "STOP"]
+    if not facts.running or not names or _refused(facts) or _blocked(facts) or facts.registry:
+        return
+    if any(stuck_batch(facts)):
+        return
+    batch = facts.stuck
+    yield Finding(
+        "partition-stop",
+        "note",
+        "nothing was committed for longer than the last commits took together, and records wait",
+        (
+            f"verdict STOP: {_listed(names)}",
+            f"batch {batch.batch} was planned {batch.since_s:,.0f} s ago" if batch else "no batch is planned",
+        ),
+        "penstock events FILE --last 20",
+        {"partitions": names},
     )
 
 
@@ -202,9 +223,19 @@ def partitions(facts: Facts) -> Iterator[Finding]:
     for state, (severity, what, fix) in _PARTITIONS.items():
         names = facts.states.get(state, ())
         if names:
-            listed = ", ".join(names[:_NAMED]) + f" and {len(names) - _NAMED:,} more" * (len(names) > _NAMED)
             count = f"{len(names):,} partition{'s' * (len(names) != 1)} {'is' if len(names) == 1 else 'are'} {state}"
-            yield Finding(f"partition-{state}", severity, f"{count}: {what}", (listed,), fix, {"partitions": [*names]})
+            yield Finding(
+                f"partition-{state}", severity, f"{count}: {what}", (_listed(names),), fix, {"partitions": [*names]}
+            )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + f" and {len(names) - _NAMED:,} more" * (len(names) > _NAMED)
+
+
+def _blocked(facts: Facts) -> bool:
+    """A partition keeps the next batch waiting, which `partitions` says."""
+    return any(map(facts.states.get, _BLOCKING))
 
 
 def _refused(facts: Facts) -> bool:

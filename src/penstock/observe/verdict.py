@@ -3,7 +3,7 @@
 OK       nothing waited at some moment, or the lag shrinks at times
 WARN     it is read, and the lag only ever grows: the pipeline falls behind
 STALL    batches are committed, and this partition does not move although something waits
-STOP     something waits, and nobody commits, or nobody does any more
+STOP     something waits and nothing runs; or it runs, and has committed nothing for longer than these commits took
 REWIND   the position went back
 """
 
@@ -31,9 +31,11 @@ class Commit:
         return max(0, self.end - self.position)
 
 
-def verdict(commits: Sequence[Commit], now: float, end: int, *, running: bool, begin: int | None = None) -> Verdict:
+def verdict(
+    commits: Sequence[Commit], now: float, end: int, *, running: bool, begin: int | None = None, since: float = 0.0
+) -> Verdict:
     """Of one partition. `commits` oldest first; `end`: where it ends now; `begin`: where it is read from, which counts
-    where nothing was committed yet."""
+    where nothing was committed yet; `since`: when the present run began, which cannot have been silent before."""
     if any(later.position < earlier.position for earlier, later in pairwise(commits)):
         return "REWIND"
     at = commits[-1].position if commits else begin
@@ -41,8 +43,8 @@ def verdict(commits: Sequence[Commit], now: float, end: int, *, running: bool, b
     if waits and not running:
         return "STOP"
     if len(commits) < _ENOUGH or any(commit.lag == 0 for commit in commits):
-        return "STOP" if waits and _silent(commits, now) else "OK"
-    if waits and _silent(commits, now):
+        return "STOP" if waits and _silent(commits, now, since) else "OK"
+    if waits and _silent(commits, now, since):
         return "STOP"
     growing = all(later.lag >= earlier.lag for earlier, later in pairwise(commits))
     if commits[-1].position == commits[0].position:
@@ -50,6 +52,8 @@ def verdict(commits: Sequence[Commit], now: float, end: int, *, running: bool, b
     return "WARN" if growing and commits[-1].lag > commits[0].lag else "OK"
 
 
-def _silent(commits: Sequence[Commit], now: float) -> bool:
+def _silent(commits: Sequence[Commit], now: float, since: float) -> bool:
     """For longer than all the commits looked at took together."""
-    return len(commits) >= _ENOUGH and now - commits[-1].time > commits[-1].time - commits[0].time
+    if len(commits) < _ENOUGH:
+        return False
+    return now - max(commits[-1].time, since) > commits[-1].time - commits[0].time

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from itertools import pairwise
 
+from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import PenstockError
@@ -68,7 +69,7 @@ def facts_of(pipeline: Pipeline) -> Facts:
         cap=pipeline.rate.max_offsets,
         adaptive=target is not None,
         batches=ran(batches, events),
-        verdicts=_verdicts(config, batches, lag, now, runs),
+        verdicts=_verdicts(config, batches, lag, now, began(home, events) if runs else None),
         stuck=stuck,
         failed=condition.failed(events, None if stuck is None else now - stuck.since_s),
         damage=damage,
@@ -123,9 +124,9 @@ def _overhead(events: EventLog) -> float | None:
 
 
 def _verdicts(
-    config: Config, entries: Sequence[Entry], lag: Lag, now: float, runs: bool
+    config: Config, entries: Sequence[Entry], lag: Lag, now: float, since: float | None
 ) -> dict[tuple[str, int], Verdict]:
-    """Of partitions that answer."""
+    """Of partitions that answer. `since`: when the present run began; None: nothing runs."""
     known = {(each.topic, each.partition): each for each in lag.partitions if each.known}
     commits: dict[tuple[str, int], list[Commit]] = {place: [] for place in known}
     for entry in since_seek(entries)[-_COMMITS:]:
@@ -136,9 +137,18 @@ def _verdicts(
             end = then[place]
             commits[place].append(Commit(moment, at[place], known[place].end or 0 if end is None else end))
     return {
-        place: verdict(commits[place], now, each.end or 0, running=runs, begin=each.position)
+        place: verdict(
+            commits[place], now, each.end or 0, running=since is not None, begin=each.position, since=since or 0.0
+        )
         for place, each in known.items()
     }
+
+
+def began(home: Home, events: EventLog) -> float:
+    """When the present run took the lock, or when its engine was there, which the event log says if there is one: until
+    then nothing could be committed."""
+    started = [event.time.timestamp() for event in events.last(["started"], 1)]
+    return max([home.lock.stat().st_mtime, *started])
 
 
 def since_seek(entries: Sequence[Entry]) -> Sequence[Entry]:

@@ -146,10 +146,9 @@ def running(home: Home) -> int | None:
 
     The lock is not tried: held for a moment it could turn a run away that is just starting.
     """
-    lock = home.path / "lock"
     try:
-        process = psutil.Process(int(lock.read_text()))
-        held = str(lock.resolve()) in {str(Path(file.path).resolve()) for file in process.open_files()}
+        process = psutil.Process(int(home.lock.read_text()))
+        held = str(home.lock.resolve()) in {str(Path(file.path).resolve()) for file in process.open_files()}
     except psutil.AccessDenied:
         return process.pid  # of another user; the file says that it ran last, and it does run
     except (OSError, ValueError, psutil.Error):

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.cli import main
 from penstock.observe.doctor import examine
-from penstock.observe.facts import Facts, Recreated
+from penstock.observe.facts import Facts, Recreated, Stuck
 from penstock.observe.lag import PartitionLag, measured
 from penstock.spec.model import Pipeline
 
@@ -57,6 +57,20 @@ def test_no_partition_of_a_pipeline_that_does_not_run_is_called_well(
     runs = replace(STOPPED, running=True, verdicts={("t", 0): "OK"})
     doctor.show(pipeline, runs, examine(runs))
     assert capsys.readouterr().out == "payments: running, 700 offsets behind\npartitions: 1 OK\nnothing is wrong\n"
+
+
+def test_nothing_is_wrong_is_not_said_beside_a_stop(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = replace(STOPPED, running=True, stuck=Stuck(7, 48.0))
+    doctor.show(pipeline, runs, doctor.named(examine(runs), Path("p.yaml")))
+    assert capsys.readouterr().out == (
+        "payments: running, 700 offsets behind\n"
+        "note[partition-stop]\n"
+        "  nothing was committed for longer than the last commits took together, and records wait\n"
+        "    - verdict STOP: t-0, t-1\n"
+        "    - batch 7 was planned 48 s ago\n"
+        "    fix: penstock events p.yaml --last 20\n"
+        "partitions: 2 OK, 2 STOP\n"
+    )
 
 
 def test_topic_that_was_made_again_leaves_a_lag_that_is_at_least_that_of_the_others(

@@ -72,6 +72,7 @@ CASES: dict[str, Facts] = {
     "partition-under-replicated": replace(HEALTHY, states={"under-replicated": ["t-1"]}),
     "target-below-overhead": replace(HEALTHY, adaptive=True, target_s=2.0, overhead_s=3.0),
     "partition-stall": replace(HEALTHY, verdicts={("t", 0): "OK", ("t", 1): "STALL"}),
+    "partition-stop": replace(HEALTHY, stuck=Stuck(10, 50.0), verdicts={("t", 0): "OK", ("t", 1): "STOP"}),
     "partition-rewind": replace(HEALTHY, verdicts={("t", 0): "OK", ("t", 1): "REWIND"}),
 }
 
@@ -141,6 +142,21 @@ def test_after_a_failure_the_fix_is_what_its_error_advises() -> None:
     assert "the last run ended with rule-stopped: a record broke a rule" in once.evidence
     [twice] = examine(replace(STOPPED, failed=failed, stuck=Stuck(10, 5.0, ("rule-stopped",) * 2)))
     assert (twice.cause, twice.fix) == ("stuck-batch", failed.advice)
+
+
+def test_silence_is_told_as_a_note_where_nothing_else_explains_it() -> None:
+    silent = replace(HEALTHY, verdicts={("t", 0): "STOP", ("t", 1): "STOP"})
+    [found] = examine(silent)
+    assert (found.cause, found.severity, found.facts) == ("partition-stop", "note", {"partitions": ["t-0", "t-1"]})
+    assert found.evidence == ("verdict STOP: t-0, t-1", "no batch is planned")
+    for other, explains in {
+        "stuck-batch": replace(silent, stuck=Stuck(10, 3_000.0)),
+        "not-running": replace(silent, running=False),
+        "registry-down": replace(silent, registry="refused"),
+        "partition-offline": replace(silent, states={"offline": ["t-0"]}),
+        "offsets-expired": replace(silent, lag=behind(500, 500, 500, first=6)),
+    }.items():
+        assert [finding.cause for finding in examine(explains)] == [other]
 
 
 def test_advice_that_ends_before_the_start_goes_on_with_it() -> None:

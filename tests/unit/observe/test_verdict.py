@@ -28,6 +28,14 @@ def test_verdict(commits: list[tuple[float, int, int]], now: float, end: int, ru
     assert verdict([Commit(*commit) for commit in commits], now, end, running=running) == expected
 
 
+def test_run_is_not_silent_for_longer_than_it_exists() -> None:
+    commits = [Commit(0, 10, 20), Commit(10, 20, 40), Commit(20, 30, 60)]
+    assert verdict(commits, 500, 90, running=True) == "STOP"
+    assert verdict(commits, 500, 90, running=True, since=485) == "WARN"  # its first batch is under way
+    assert verdict(commits, 500, 90, running=True, since=479) == "STOP"  # for too long
+    assert verdict(commits, 41, 90, running=True, since=5) == "STOP"  # it has committed since, and does no more
+
+
 def test_partition_that_was_never_read_is_not_well_while_something_waits_and_nobody_runs() -> None:
     assert verdict([], 10, 90, running=False, begin=0) == "STOP"
     assert verdict([], 10, 90, running=False, begin=90) == "OK"

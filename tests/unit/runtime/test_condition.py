@@ -19,7 +19,7 @@ from penstock.observe.events import EventLog
 from penstock.observe.lag import measured
 from penstock.record import OffsetRange
 from penstock.runtime import condition
-from penstock.runtime.doctor import ran, since_seek
+from penstock.runtime.doctor import began, ran, since_seek
 from penstock.runtime.lag import waiting
 from penstock.runtime.onlookers import Recorder
 from penstock.runtime.topics import require_forward
@@ -229,3 +229,14 @@ def test_batch_is_cold_when_it_is_the_first_after_a_start(home: Home) -> None:
         (2, True),
         (3, False),
     ]
+
+
+def test_run_begins_with_its_lock_and_is_counted_from_its_engine_on(home: Home) -> None:
+    events = EventLog(home.events)
+    events.append("started")  # of the run before
+    [before] = events.last(["started"], 1)
+    with home.held():
+        os.utime(home.lock, (before.time.timestamp() + 100,) * 2)
+        assert began(home, events) == pytest.approx(before.time.timestamp() + 100)
+        os.utime(home.lock, (before.time.timestamp() - 100,) * 2)
+        assert began(home, events) == pytest.approx(before.time.timestamp())
