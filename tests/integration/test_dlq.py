@@ -189,9 +189,17 @@ def _replayed_again(payments: Payments, file: str) -> None:
         (event.facts["name"], event.facts["state"]) for event in EventLog(payments.home / "events").read(["replay"])
     ]
     assert told == [(name, state) for name in "1234" for state in ("began", "done")]
-    payments.send(good(9))
+    payments.spec["contract"] = {"payments": [{"name": "positive", "rule": "amount > 0"}]}
+    payments.send(good(9), good(10, amount=-1, status="VOID"))
     payments.run()  # the stream goes on as if nothing had been
     complete(payments)
+    payments.spec["contract"] = {}
+    text = penstock("dlq", "replay", str(payments.file), "--class", "broken-rule", "--apply").stdout
+    assert "       1  passed: 0 rows to lake (1 dropped before it)\n" in text
+    books = payments.verify()
+    assert books.dropped_in_replays == {"before lake": 1}
+    dropped = sum((*books.dropped.values(), *books.dropped_in_replays.values()))
+    assert books.records == books.sinks["lake"] + books.dead - books.replayed + dropped
 
 
 def _tampering_is_found(payments: Payments) -> None:

@@ -129,13 +129,18 @@ def done(outcome: Mapping[str, Any], left_out: Mapping[str, int], columns: int |
     if outcome["replay"] is None:
         yield "nothing to replay"
     else:
-        rows = ", ".join(f"{n:,} rows to {name}" for name, n in outcome["written"].items()) or "no rows"
+        rows = ", ".join(_went(outcome, name) for name in outcome["written"]) or "no rows"
         yield table.fitting(f"replay {outcome['replay']}: {outcome['letters']:,} dead letters", columns)
         yield table.fitting(f"{outcome['passed']:>8,}  passed: {rows}", columns)
         if outcome["dropped"]:
             yield f"{outcome['dropped']:>8,}  dropped by a rule"
         yield f"{outcome['dead_again']:>8,}  died again"
     yield from _left_out(left_out, columns)
+
+
+def _went(outcome: Mapping[str, Any], sink: str) -> str:
+    dropped = outcome["dropped_before"].get(sink)
+    return f"{outcome['written'][sink]:,} rows to {sink}" + (f" ({dropped:,} dropped before it)" if dropped else "")
 
 
 def _done(outcome: Replayed | None) -> dict[str, Any]:
@@ -146,6 +151,7 @@ def _done(outcome: Replayed | None) -> dict[str, Any]:
         "dead_again": outcome.dead_again if outcome else 0,
         "dropped": outcome.dropped if outcome else 0,
         "written": outcome.written if outcome else {},
+        "dropped_before": outcome.dropped_before if outcome else {},
     }
 
 

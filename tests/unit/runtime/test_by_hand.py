@@ -95,6 +95,9 @@ def test_fork_stands_in_the_log_of_both(home: Home, tmp_path: Path) -> None:
 
 def test_replay_that_ends_and_one_that_fails(home: Home, tmp_path: Path) -> None:
     run = checkpoint(home.path / "replay" / "7", 2, dead=[1])
+    (run.spark / "chosen").mkdir()
+    for batch in (0, 1):
+        (run.spark / "chosen" / str(batch)).write_text("")  # the list of its letters: no sink had any of them
     with replay._noted(pipeline(tmp_path), Replay("7", run), 0):
         pass  # it has ended before
     assert noted(home) == []
@@ -112,7 +115,7 @@ def test_replay_that_ends_and_one_that_fails(home: Home, tmp_path: Path) -> None
     failed = {"code": "batch-unbalanced", "what": "it does not add up"}
     assert noted(home) == [
         began,
-        ("replay", {"state": "done", "name": "7", **counts, "written": written}),
+        ("replay", {"state": "done", "name": "7", **counts, "written": written, "dropped_before": {}}),
         began,
         ("replay", {"state": "failed", "name": "7", **failed}),
     ]

@@ -69,6 +69,19 @@ def test_others_than_those_that_were_written_are_found() -> None:
     assert wrong([*STREAM, 5], took) == ["sink-differs"]
 
 
+def test_what_a_replay_dropped_is_counted_without_what_a_sink_has_already() -> None:
+    records = {("t", 0, n): ["lake"] if n < 2 else [] for n in range(8)}
+    # 8 letters: 1 broke a rule, 1 died of decode; of the 6 others `lake` had one, 2 were written, 3 left out by a step.
+    done = replace(
+        entry(2, [5, 6], dead=1),
+        views={"v": ViewCount(8, 6, 1, {"small": 1})},
+        sinks={"lake": SinkCount(2, 4), "state": SinkCount(6, 0), "other": SinkCount(9, None)},
+    )
+    took = Took(ONE, 0, done, records, {("t", 0, 1): None})
+    assert took.dropped == {"small": 1, "before lake": 3}
+    assert replace(took, entry=None).dropped == {}
+
+
 def test_letter_that_died_in_one_replay_and_came_home_by_the_next() -> None:
     first = Took(ONE, 0, entry(0, [], dead=1), {("t", 0, 3): []}, {("t", 0, 3): None})
     second = Took(Replay("2", Home(Path("unused"))), 0, entry(1, [3]), {("t", 0, 3): []}, {})

@@ -44,6 +44,16 @@ class Took:
         again = {where for where, sinks in self.died.items() if sinks is None or sink in sinks.split(",")}
         return {where for where, before in self.records.items() if sink not in before} - again
 
+    @property
+    def dropped(self) -> Counter[str]:
+        """By rule, and before sinks, named as the stream's are."""
+        if self.entry is None:
+            return Counter()
+        came_through = (before for where, before in self.records.items() if self.died.get(where, "") is not None)
+        by_rules = [Counter(count.dropped) for count in self.entry.views.values()]
+        before = replays.dropped_before(self.entry, came_through)
+        return sum(by_rules, Counter({f"before {sink}": dropped for sink, dropped in before.items()}))
+
 
 def took(pipeline: Pipeline) -> list[Took]:
     """Every batch of every replay. Reads the dead letters only where there was a replay."""

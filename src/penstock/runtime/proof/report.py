@@ -41,6 +41,7 @@ class Report:
     dead: int = 0
     replayed: int = 0  # of those: dead no more, because a replay brought them home
     dropped: dict[str, int] = field(default_factory=dict)
+    dropped_in_replays: dict[str, int] = field(default_factory=dict)  # of those that were replayed
     # Of stateful steps, by view.
     taken: dict[str, int] = field(default_factory=dict)  # records that went into windows, joins, keys
     late: dict[str, int] = field(default_factory=dict)

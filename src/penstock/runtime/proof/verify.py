@@ -12,6 +12,8 @@ brought into the same sinks is told apart by its ledger (`other_ledgers`), what 
 
 from __future__ import annotations
 
+from collections import Counter
+
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
@@ -68,6 +70,7 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
     report.unproven += [f"sink '{name}' is in the ledger and no longer in the spec" for name in sorted(no_more)]
     report.records = sum(e.read for e in entries)
     report.dead, report.replayed = buried.number, replay_proof.home_again(replayed)
+    report.dropped_in_replays = dict(sum((each.dropped for each in replayed), Counter[str]()))
     report.findings += replay_proof.dead_again(replayed)
     report.unproven += replay_proof.unfinished(replayed)
     report.lost = [r for e in entries for r in e.lost]

@@ -17,6 +17,7 @@ from __future__ import annotations
 import heapq
 import json
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -109,6 +110,14 @@ class Replay:
     def commit(self, batch: int) -> None:
         own_log.commit(self.home.spark, batch)
         (self.home.spark / "letters" / str(batch)).unlink(missing_ok=True)  # in the sinks now, or dead again
+
+
+def dropped_before(entry: Entry, spared: Iterable[Sequence[str]]) -> dict[str, int]:
+    """By sink: records of a batch that steps and conditions left out. `spared`, for each record that came as far: the
+    sinks that have it already. The ledger counts those with the dropped, since they made no row either."""
+    held = Counter(sink for sinks in spared for sink in sinks)
+    found = {name: (count.dropped or 0) - held[name] for name, count in entry.sinks.items()}
+    return {name: dropped for name, dropped in found.items() if dropped > 0}
 
 
 def found(pipeline: Pipeline) -> list[Replay]:

@@ -52,16 +52,19 @@ class Replayed:
     letters: int = 0
     passed: int = 0
     dead_again: int = 0
-    dropped: int = 0
+    dropped: int = 0  # by rules
     written: dict[str, int] = field(default_factory=dict)
+    dropped_before: dict[str, int] = field(default_factory=dict)  # by sink; of those that passed
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Entry, chosen: Iterable[Chosen]) -> None:
         self.letters += entry.read
         self.dead_again += entry.dead
         self.passed += entry.read - entry.dead - sum(n for v in entry.views.values() for n in v.dropped.values())
         self.dropped += sum(n for view in entry.views.values() for n in view.dropped.values())
         for name, sink in entry.sinks.items():
             self.written[name] = self.written.get(name, 0) + sink.written
+        for name, dropped in replays.dropped_before(entry, (each.spared for each in chosen)).items():
+            self.dropped_before[name] = self.dropped_before.get(name, 0) + dropped
 
 
 def run(
@@ -103,7 +106,7 @@ def _noted(pipeline: Pipeline, replay: Replay, letters: int) -> Iterator[None]:
 def _replayed(replay: Replay) -> Replayed:
     done = Replayed(replay.name)
     for entry in replay.entries().values():
-        done.add(entry)
+        done.add(entry, replay.chosen(entry.batch))
     return done
 
 
