@@ -91,7 +91,8 @@ def test_diff_names_what_changed_and_whether_a_start_goes_on_with_it(payments: P
     assert (asked("diff")["changes"], asked("diff")["unchecked"]) == ([], [])
     payments.spec["trigger"] = {"every": "10s"}
     payments.spec["source"]["start"] = "latest"
-    assert [c["what"] for c in asked("diff")["changes"]] == ["start-changed", "option-changed"]
+    payments.spec["contract"]["payments"][0]["otherwise"] = "drop"
+    assert [c["what"] for c in asked("diff")["changes"]] == ["start-changed", "option-changed", "rule-changed"]
     payments.spec["sinks"]["lake"]["delta"]["path"] = "elsewhere"
     found = asked("diff", expect=1)
     assert [c["name"] for c in found["changes"] if not c["compatible"]] == ["lake"]

@@ -6,7 +6,7 @@ spec said at the last start; where there is no such file, only the ledger is com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock.checkpoint.home import Home
@@ -20,6 +20,7 @@ from penstock.runtime.remembered import Remembered
 from penstock.runtime.state.limits import in_stream
 from penstock.spec.model import Pipeline
 
+_OLDER = "the pipeline was not started by this version yet"
 _TABLES = ("delta", "parquet", "iceberg", "postgres")  # they are asked at a start whether they hold what they got
 
 
@@ -44,8 +45,11 @@ def against_checkpoint(pipeline: Pipeline) -> tuple[Home, list[Change], list[str
             last = Ledger(home.ledger).last_batch()
             topics = {name for name in last.topics if source.reads_topic(name)} if last else set()
             unchecked.append(f"topics that came since: {error.what}")
-    if remembered.read(home) is None:
-        unchecked.append("places of sinks, steps, trigger, limits: the pipeline was not started by this version yet")
+    before = remembered.read(home)
+    if before is None:
+        unchecked.append(f"places of sinks, rules, steps, trigger, limits: {_OLDER}")
+    elif before.rules is None:
+        unchecked.append(f"rules: {_OLDER}")
     return home, changes_of(pipeline, home, topics), unchecked
 
 
@@ -71,7 +75,8 @@ def changes(
     if before is not None:
         now = remembered.of(pipeline)
         stream = in_stream(pipeline) if stateful else None
-        found += [*_of_reading(before, now), *_of_targets(before, now), *_of_steps(before, now, stream)]
+        found += [*_of_reading(before, now), *_of_targets(before, now)]
+        found += [*_of_rules(before, now), *_of_steps(before, now, stream)]
     return found
 
 
@@ -137,6 +142,24 @@ def _of_targets(before: Remembered, now: Remembered) -> Iterator[Change]:
             else "it gets the records of the next batch and later ones"
         )
         yield Change("sink-moved", name, effect, compatible=not held)
+
+
+def _of_rules(before: Remembered, now: Remembered) -> Iterator[Change]:
+    if before.rules is None:
+        return
+    old, new = _by_name(before.rules), _by_name(now.rules or {})
+    for name in [*old, *(name for name in new if name not in old)]:
+        if name not in new:
+            yield Change("rule-removed", name, "counts no more, from the next batch on, also if that one is planned")
+        elif name not in old:
+            yield Change("rule-added", name, "counts from the next batch on, also if that one is planned")
+        elif old[name] != new[name]:
+            effect = f"is {new[name]}, and was {old[name]}; a batch that is planned runs with it"
+            yield Change("rule-changed", name, effect)
+
+
+def _by_name(rules: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    return {f"{view}.{name}": text for view, named in rules.items() for name, text in named.items()}
 
 
 def _of_steps(before: Remembered, now: Remembered, stream: list[str] | None) -> Iterator[Change]:

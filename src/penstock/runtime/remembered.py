@@ -23,6 +23,7 @@ class Remembered:
     max_offsets: int
     sinks: dict[str, dict[str, str]]  # kind, to
     steps: dict[str, str] = field(default_factory=dict)  # view -> what it does
+    rules: dict[str, dict[str, str]] | None = None  # view -> rule -> what it asks for; None: older versions kept none
 
 
 def of(pipeline: Pipeline) -> Remembered:
@@ -36,6 +37,10 @@ def of(pipeline: Pipeline) -> Remembered:
         max_offsets=pipeline.rate.max_offsets,
         sinks={name: asdict(target_of(sink)) for name, sink in pipeline.sinks.items()},
         steps={step.view: step.text for step in pipeline.transform},
+        rules={
+            view: {rule.name: f"{rule.text}, otherwise {rule.otherwise}" for rule in rules}
+            for view, rules in pipeline.contract.items()
+        },
     )
 
 

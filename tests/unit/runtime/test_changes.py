@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.checkpoints import entry
+from tests.checkpoints import checkpoint, entry
 
 from penstock.checkpoint.home import Home
 from penstock.runtime import remembered
-from penstock.runtime.changes import Change, changes
+from penstock.runtime.changes import Change, against_checkpoint, changes
 from penstock.spec.model import Pipeline
 
 SPEC: dict[str, Any] = {
@@ -79,6 +80,50 @@ SOURCE = SPEC["source"]["topics"]["payments"]
 )
 def test_each_change_is_named_and_judged(now: dict[str, Any], expected: list[tuple[str, str, bool]]) -> None:
     assert said(changed(**now)) == expected
+
+
+RULE = {"name": "positive", "rule": "value > '0'"}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "expected"),
+    [
+        ([], [RULE], [("rule-added", "payments.positive", True)]),
+        ([RULE], [], [("rule-removed", "payments.positive", True)]),
+        ([RULE], [{**RULE, "rule": "value > '5'"}], [("rule-changed", "payments.positive", True)]),
+        ([RULE], [{**RULE, "otherwise": "drop"}], [("rule-changed", "payments.positive", True)]),
+        (
+            [{"name": "known", "not_null": "value"}, RULE],
+            [{"name": "known", "unique": "value"}, RULE],
+            [("rule-changed", "payments.known", True)],
+        ),
+        ([RULE], [RULE], []),
+    ],
+)
+def test_rule_that_is_another_one_is_named(
+    then: list[Any], now: list[Any], expected: list[tuple[str, str, bool]]
+) -> None:
+    before = remembered.of(Pipeline.model_validate({**SPEC, "contract": {"payments": then}}))
+    pipeline = Pipeline.model_validate({**SPEC, "contract": {"payments": now}})
+    assert said(changes(pipeline, entry(3), {"payments"}, before)) == expected
+
+
+def test_changed_rule_says_what_it_was() -> None:
+    before = remembered.of(Pipeline.model_validate({**SPEC, "contract": {"payments": [RULE]}}))
+    now = Pipeline.model_validate({**SPEC, "contract": {"payments": [{**RULE, "otherwise": "drop"}]}})
+    [change] = changes(now, entry(3), {"payments"}, before)
+    was = "value > '0', otherwise dead-letter"
+    assert change.effect == f"is value > '0', otherwise drop, and was {was}; a batch that is planned runs with it"
+
+
+def test_rules_that_an_older_version_did_not_remember_are_not_compared(tmp_path: Path) -> None:
+    home, file = checkpoint(tmp_path / "home"), tmp_path / "home" / "spec.json"
+    ruled = Pipeline.model_validate({**SPEC, "contract": {"payments": [RULE]}, "checkpoint": str(home.path)})
+    remembered.write(home, ruled)
+    assert against_checkpoint(ruled)[1:] == ([], [])
+    file.write_text(json.dumps({name: of for name, of in json.loads(file.read_text()).items() if name != "rules"}))
+    _, found, unchecked = against_checkpoint(ruled)
+    assert (found, unchecked) == ([], ["rules: the pipeline was not started by this version yet"])
 
 
 def test_topic_that_is_no_longer_read_stops_a_start_unless_the_spec_says_to_go_on() -> None:
