@@ -61,9 +61,10 @@ def test_lag_agrees_with_kafkas_own_tool(payments: Payments) -> None:
     assert late
     assert all(not p["estimated"] and 0 <= p["behind_s"] <= time.time() - before for p in late)
     assert told["catch_up_s"] > 0
+    assert (told["running"], told["catching_up"]) == (False, False)
     assert told["arriving"] == pytest.approx(2_700 / 60)
     page = penstock("lag", payments.file).stdout
-    assert page.startswith(f"{payments.pipeline.name}: 700 offsets behind, the oldest record by ")
+    assert page.startswith(f"{payments.pipeline.name}: not running, 700 offsets behind, the oldest record by ")
 
 
 def test_before_the_first_run_everything_waits_and_no_group_is_there(payments: Payments) -> None:

@@ -66,9 +66,10 @@ def document(pipeline: Pipeline, found: Lag) -> dict[str, Any]:
     from penstock.kafka.mirror import group_of
     from penstock.spec.real_time import batch_of
 
-    catch_up = found.catch_up_s
+    catch_up, runs = found.catch_up_s, _runs(pipeline)
     return {
         "pipeline": pipeline.name,
+        "running": runs,
         "started": _started(pipeline),
         "real_time": batch_of(pipeline.trigger) is not None,
         "group": group_of(pipeline.name),
@@ -79,7 +80,7 @@ def document(pipeline: Pipeline, found: Lag) -> dict[str, Any]:
         "capacity": found.capacity,
         "arriving": found.arriving,
         "catch_up_s": None if catch_up == math.inf else catch_up,
-        "catching_up": None if catch_up is None else catch_up != math.inf,
+        "catching_up": None if catch_up is None else catch_up == 0 or (runs and catch_up != math.inf),
         "partitions": [
             {
                 "topic": each.topic,
@@ -105,8 +106,9 @@ def show(pipeline: Pipeline, found: Lag, show_all: bool) -> None:
     from penstock.spec.duration import text
     from penstock.spec.real_time import batch_of
 
-    output.say(f"{pipeline.name}: {_headline(found)}")
-    output.say(f"  {_outlook(found)}")
+    runs = _runs(pipeline)
+    output.say(f"{pipeline.name}: {'' if runs else 'not running, '}{_headline(found)}")
+    output.say(f"  {_outlook(found, runs)}")
     if found.capacity is None and not _started(pipeline):
         output.say(f"  the stream has not run yet: positions are where `start: {pipeline.source.start_text()}` begins")
     if batch := batch_of(pipeline.trigger):
@@ -128,6 +130,13 @@ def show(pipeline: Pipeline, found: Lag, show_all: bool) -> None:
     if found.hot:
         hot = ", ".join(f"{topic}-{partition}" for topic, partition in found.hot)
         output.say(output.clean(f"  hot, far above the others: {hot}"))
+
+
+def _runs(pipeline: Pipeline) -> bool:
+    from penstock.runtime import build
+    from penstock.runtime.standing import running
+
+    return running(build.home(pipeline)) is not None
 
 
 def _started(pipeline: Pipeline) -> bool:
@@ -160,16 +169,17 @@ def _expired(found: Lag) -> list[str]:
     return [f"{total:,} of them expired unread: {', '.join(places[:_NAMED])}{more}"]
 
 
-def _outlook(found: Lag) -> str:
+def _outlook(found: Lag, runs: bool) -> str:
     arriving = "?" if found.arriving is None else f"{found.arriving:,.0f}"
     if found.capacity is None:
         return f"{arriving} offsets/s arrive; how fast they are read is not known before the first batch"
-    told = f"reads {found.capacity:,.0f} offsets/s, {arriving}/s arrive"
+    told = f"{'reads' if runs else 'read'} {found.capacity:,.0f} offsets/s, {arriving}/s arrive"
     if not found.total or found.unknown:
         return told
     if found.catch_up_s == math.inf:
-        return f"{told}: it will never catch up at this rate"
-    return f"{told}: caught up in {output.span(found.catch_up_s)}"
+        return f"{told}: it {'will' if runs else 'would'} never catch up at this rate"
+    in_ = output.span(found.catch_up_s)
+    return f"{told}: caught up in {in_}" if runs else f"{told}: it would catch up in about {in_}"
 
 
 def _row(each: PartitionLag) -> tuple[str, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from penstock.cli.lag import document, show
 from penstock.kafka.peek import estimated
 from penstock.observe.lag import Lag, PartitionLag, measured
+from penstock.runtime import build
 from penstock.spec.model import Pipeline
 
 
@@ -67,15 +70,23 @@ def silent(partition: int, position: int | None = 700, state: str = "silent") ->
 
 
 @pytest.fixture
-def pipeline() -> Pipeline:
+def pipeline(tmp_path: Path) -> Pipeline:
     return Pipeline.model_validate(
         {
             "name": "payments",
+            "checkpoint": str(tmp_path / "home"),
             "kafka": {"bootstrap": "unused"},
             "source": {"topics": {"payments": {"value": {"format": "json", "schema": {"fields": {"a": "int"}}}}}},
             "sinks": {"lake": {"from": "payments", "delta": {"path": "lake"}}},
         }
     )
+
+
+@pytest.fixture
+def run(pipeline: Pipeline) -> Iterator[None]:
+    """Something holds the lock."""
+    with build.home(pipeline).held():
+        yield
 
 
 @pytest.fixture
@@ -115,6 +126,7 @@ payments: 685,321 offsets behind, the oldest record by 45 min 10 s
 }
 
 
+@pytest.mark.usefixtures("run")
 @pytest.mark.parametrize("width", [80, 120])
 def test_page_fits_the_terminal_and_says_it_all(
     pipeline: Pipeline, found: Lag, width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -122,6 +134,25 @@ def test_page_fits_the_terminal_and_says_it_all(
     monkeypatch.setenv("COLUMNS", str(width))
     show(pipeline, found, show_all=False)
     assert capsys.readouterr().out == PAGE[width]
+
+
+def test_pipeline_that_does_not_run_is_not_said_to_catch_up(
+    pipeline: Pipeline, found: Lag, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(pipeline, found, show_all=False)
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "payments: not running, 685,321 offsets behind, the oldest record by 45 min 10 s",
+        "  read 3,000 offsets/s, 2,020/s arrive: it would catch up in about 11 min 39 s",
+    ]
+    told = document(pipeline, found)
+    assert (told["running"], told["catching_up"], round(told["catch_up_s"])) == (False, False, 699)
+    show(pipeline, measured([part(0, 0, 100)], 1.0), show_all=False)
+    assert "read 1 offsets/s, 10/s arrive: it would never catch up at this rate" in capsys.readouterr().out
+    show(pipeline, measured([part(0, 100, 100)], 1.0), show_all=False)
+    assert capsys.readouterr().out.startswith("payments: not running, caught up\n  read 1 offsets/s, 10/s arrive\n")
+    with build.home(pipeline).held():
+        told = document(pipeline, found)
+    assert (told["running"], told["catching_up"]) == (True, True)
 
 
 def test_partitions_past_the_worst_are_summed_up(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,6 +203,7 @@ payments: at least 100 offsets behind, the oldest record by 30 s; 2 of 3 partiti
 """
 
 
+@pytest.mark.usefixtures("run")
 def test_page_never_shows_a_number_that_nobody_said(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
     found = measured([part(0, 900, 1_000), silent(1), silent(2, None, "offline")], 3_000.0)
     show(pipeline, found, show_all=False)
@@ -185,6 +217,7 @@ def test_page_never_shows_a_number_that_nobody_said(pipeline: Pipeline, capsys: 
     ]
 
 
+@pytest.mark.usefixtures("run")
 def test_nothing_is_said_to_be_caught_up_while_a_partition_does_not_answer(
     pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
 ) -> None:
