@@ -28,6 +28,8 @@ from pathlib import Path
 
 from penstock.errors import AlreadyRunning, NotWritable
 
+ANOTHER = "give this pipeline another `checkpoint:`"
+
 
 @dataclass(frozen=True)
 class Home:
@@ -71,9 +73,10 @@ class Home:
         return self.path / "lock"
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Make the directories and hold the lock."""
-        with self._locked(self.path, self.ledger, self.logs):
+    def held(self, instead: str | None = None) -> Iterator[None]:
+        """Make the directories and hold the lock. `instead`: what helps whoever finds it held, beside stopping the
+        process that does."""
+        with self._locked(self.path, self.ledger, self.logs, instead=instead):
             yield
 
     @contextmanager
@@ -83,7 +86,7 @@ class Home:
             yield
 
     @contextmanager
-    def _locked(self, *directories: Path) -> Iterator[None]:
+    def _locked(self, *directories: Path, instead: str | None = None) -> Iterator[None]:
         """The lock dies with the process, however it dies."""
         try:
             for directory in directories:
@@ -103,7 +106,7 @@ class Home:
                 raise AlreadyRunning(
                     f"a pipeline is already running on {self.path}",
                     cause=f"process {lock.read().strip() or 'unknown'} holds the lock",
-                    next_command="stop that process, or give this pipeline another `checkpoint:`",
+                    next_command=f"stop that process, or {instead}" if instead else "stop that process first",
                 ) from None
             lock.truncate(0)
             lock.write(str(os.getpid()))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.checkpoint.attempts import Attempts
-from penstock.checkpoint.home import Home
+from penstock.checkpoint.home import ANOTHER, Home
 from penstock.kafka.connection import client_config
 from penstock.record import Batch, Known, ends_of
 from penstock.runtime import build, guard, remembered
@@ -61,7 +61,7 @@ def run(
         return
     watch, stop = watch or Watch(), stop or StopRequest()
     home = build.home(pipeline)
-    with home.held(), looked_on(pipeline, home, watch) as watch:
+    with home.held(ANOTHER), looked_on(pipeline, home, watch) as watch:
         guard.check(home, pipeline.name, frozenset(accept))
         same_mode.check(home, pipeline)
         attempts = Attempts(home)

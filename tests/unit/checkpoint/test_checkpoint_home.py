@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.home import Home
+from penstock.checkpoint.home import ANOTHER, Home
 from penstock.errors import AlreadyRunning, NotWritable
 
 HOLD = """
@@ -39,6 +39,10 @@ def test_second_run_on_the_same_directory_is_refused_and_the_first_keeps_its_loc
             with pytest.raises(AlreadyRunning) as raised, home.held():
                 pass
             assert f"process {os.getpid()} " in str(raised.value.cause)
+            assert raised.value.next_command == "stop that process first"
+        with pytest.raises(AlreadyRunning) as raised, home.held(ANOTHER):
+            pass
+        assert raised.value.next_command == "stop that process, or give this pipeline another `checkpoint:`"
 
 
 def test_lock_is_free_again_after_the_run_ended_well_or_badly(tmp_path: Path) -> None:

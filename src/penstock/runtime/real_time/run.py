@@ -21,7 +21,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.files import put
-from penstock.checkpoint.home import Home
+from penstock.checkpoint.home import ANOTHER, Home
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import NotInRealTime, PenstockError
 from penstock.kafka.connection import client_config, spark_options
@@ -69,7 +69,7 @@ def run(
             next_command="penstock run FILE --from earliest --to latest reads a range, in ordinary batches",
         )
     home = build.home(pipeline)
-    with home.held(), looked_on(pipeline, home, watch) as watch:
+    with home.held(ANOTHER), looked_on(pipeline, home, watch) as watch:
         same_mode.check(home, pipeline)
         assembly = build.assembly(pipeline, accepted=accept)
         bear = Perseverance(home, watch, stop, Patience.of(pipeline))
