@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 TOGETHER = 20  # batches over which a share is taken, at most
 _LOOKED_AT = 1000  # dead records of the batch whose reasons the error counts
-_NAMED = 3  # reasons in the error's text; its facts have all of them
+_NAMED = 10  # reasons in the error's text; its facts have all of them
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Spending:
         dead = sum(found.counts.dead for found in counted.values())
         share = self.over(batch, read, dead)
         if share is not None:
-            raise _stop(self.budget, batch, dead, share, _reasons(raw, inlets, counted) if dead else [])
+            raise stop(self.budget, batch, dead, share, _reasons(raw, inlets, counted) if dead else [])
 
 
 def _reasons(raw: DataFrame, inlets: Iterable[Inlet], counted: dict[str, Counted]) -> list[dict[str, object]]:
@@ -131,10 +131,13 @@ def _reasons(raw: DataFrame, inlets: Iterable[Inlet], counted: dict[str, Counted
     ]
 
 
-def _stop(budget: Budget, batch: int, dead: int, share: Share, reasons: list[dict[str, object]]) -> DeadLetterBudget:
+def stop(budget: Budget, batch: int, dead: int, share: Share, reasons: list[dict[str, object]]) -> DeadLetterBudget:
+    """The letters of the batch are not written: what is wrong with its records is to be read here and nowhere else.
+    `reasons`: the most frequent first."""
     over = f"batch {batch}" if share.batches == 1 else f"batch {batch} and the {share.batches - 1} before it"
     named = [f"{each['count']} × {each['stage']}, {each['class']}: {each['sample']}" for each in reasons[:_NAMED]]
-    more = [f"{len(reasons) - _NAMED} more reasons"] if len(reasons) > _NAMED else []
+    rest = len(reasons) - len(named)
+    more = [f"{rest} more reason{'s' * (rest != 1)}"] if rest else []
     looked_at = f"of the first {_LOOKED_AT:,}: " if dead > _LOOKED_AT else ""
     earlier = share.dead - dead
     before = [f"{earlier:,} are of earlier batches, `penstock dlq stats` shows them"] if earlier else []

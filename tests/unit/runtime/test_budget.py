@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.checkpoint.ledger import Entry, ViewCount
-from penstock.runtime.budget import TOGETHER, Share, Spending, Spent, exceeded
+from penstock.runtime.budget import TOGETHER, Share, Spending, Spent, exceeded, stop
 from penstock.spec.model import Budget
 
 BUDGET = Budget(share=0.05, at_least=100)
@@ -41,6 +41,22 @@ def test_good_batch_after_batches_within_the_budget_is_never_stopped() -> None:
 
 def test_nothing_at_all_may_die_where_the_share_is_zero() -> None:
     assert exceeded(Budget(share=0, at_least=1), (10**9, 1), []) is not None
+
+
+@pytest.mark.parametrize(
+    ("kinds", "last"), [(10, "1 × s, c: t-0 offset 9"), (11, "1 more reason"), (13, "3 more reasons")]
+)
+def test_error_has_ten_reasons_and_the_most_frequent_first(kinds: int, last: str) -> None:
+    counts = [20, *[1] * (kinds - 1)]
+    reasons = [
+        {"stage": "s", "class": "c", "reason": "r", "count": n, "sample": f"t-0 offset {at}"}
+        for at, n in enumerate(counts)
+    ]
+    error = stop(BUDGET, 7, sum(counts), Share(100, sum(counts), 1), list(reasons))
+    said = str(error.cause).split("; ")
+    assert said[:2] == ["20 × s, c: t-0 offset 0", "1 × s, c: t-0 offset 1"]
+    assert (said[9], said[-1]) == ("1 × s, c: t-0 offset 9", last)
+    assert error.facts["reasons"] == reasons
 
 
 ENTRY = Entry("p", "q", 0, "", "earliest", [], {}, {"v": ViewCount(100, 40, 50, {"rule": 10}, rejected=5)}, {})
