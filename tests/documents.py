@@ -25,5 +25,13 @@ def by_name(schema: Schema) -> Schema:
     return {"type": "object", "additionalProperties": schema}
 
 
+def keys_of(schema: Schema) -> set[str]:
+    """Every key that such a document has, at any depth. Names that the data brings along are none."""
+    own: Schema = schema.get("properties", {})
+    below = [schema[name] for name in ("items", "additionalProperties") if schema.get(name)]
+    parts = [*own.values(), *schema.get("anyOf", ()), *below]
+    return set(own).union(*map(keys_of, parts))
+
+
 def exactly(**keys: Schema) -> Schema:
     return {"type": "object", "properties": keys, "required": sorted(keys), "additionalProperties": False}

@@ -15,8 +15,10 @@ import psycopg
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from jsonschema import Draft202012Validator
 from tests.crash.driver import ROUNDS
 from tests.doctor_score import named
+from tests.observe_documents import DOCTOR
 from tests.payments import Heard, Payments, good
 
 from penstock.errors import OffsetsVanished, RuleStopped
@@ -74,6 +76,7 @@ def test_not_running(payments: Payments) -> None:
     payments.produce(200, seed=8)
     done = payments.cli("doctor", str(payments.file), "--json", expect=2)
     told = json.loads(done.stdout)
+    Draft202012Validator(DOCTOR).validate(told)
     named(["not-running"], [finding["cause"] for finding in told["findings"]])
     assert {verdict["verdict"] for verdict in told["verdicts"]} == {"STOP"}
     page = payments.cli("doctor", str(payments.file), expect=2).stdout

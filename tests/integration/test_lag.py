@@ -11,7 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
+from jsonschema import Draft202012Validator
 from tests.commands import penstock
+from tests.observe_documents import LAG
 from tests.payments import Heard, Payments
 
 from penstock.errors import BadArgument, PenstockError
@@ -52,6 +54,7 @@ def test_lag_agrees_with_kafkas_own_tool(payments: Payments) -> None:
     payments.run()
     payments.produce(700, seed=8)
     told: dict[str, Any] = json.loads(payments.cli("lag", str(payments.file), "--json").stdout)
+    Draft202012Validator(LAG).validate(told)
     assert told["lag"] == 700
     assert {(p["topic"], p["partition"]): (p["position"], p["end"], p["lag"]) for p in told["partitions"]} == (
         by_kafkas_tool(payments)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
+from tests.observe_documents import DOCTOR
 
 from penstock.cli import main
 from penstock.observe.doctor import examine
@@ -53,7 +56,9 @@ def test_no_partition_of_a_pipeline_that_does_not_run_is_called_well(
     found = doctor.named(examine(STOPPED), Path("p.yaml"))
     doctor.show(pipeline, STOPPED, found)
     assert capsys.readouterr().out == PAGE
-    assert [each["fix"] for each in doctor.document(pipeline, STOPPED, found)["findings"]] == ["penstock run p.yaml"]
+    told = json.loads(json.dumps(doctor.document(pipeline, STOPPED, found)))
+    Draft202012Validator(DOCTOR).validate(told)
+    assert [each["fix"] for each in told["findings"]] == ["penstock run p.yaml"]
     runs = replace(STOPPED, running=True, verdicts={("t", 0): "OK"})
     doctor.show(pipeline, runs, examine(runs))
     assert capsys.readouterr().out == "payments: running, 700 offsets behind\npartitions: 1 OK\nnothing is wrong\n"

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
+from tests.observe_documents import LAG
 
 from penstock.cli.lag import document, show
 from penstock.kafka.peek import estimated
@@ -172,6 +174,7 @@ def test_names_from_kafka_cannot_command_the_terminal(pipeline: Pipeline, capsys
 
 def test_document_says_never_as_no_time(pipeline: Pipeline) -> None:
     told = document(pipeline, measured([part(0, 0, 100)], 1.0))
+    Draft202012Validator(LAG).validate(told)
     assert told["catch_up_s"] is None
     assert told["catching_up"] is False
     assert told["group"] == "penstock.payments"
@@ -209,6 +212,7 @@ def test_page_never_shows_a_number_that_nobody_said(pipeline: Pipeline, capsys: 
     show(pipeline, found, show_all=False)
     assert capsys.readouterr().out == SILENT
     told = document(pipeline, found)
+    Draft202012Validator(LAG).validate(told)
     assert (told["complete"], told["lag"], told["catching_up"]) == (False, 100, None)
     assert [(each["lag"], each["end"], each["state"]) for each in told["partitions"]] == [
         (100, 1_000, None),
