@@ -21,12 +21,15 @@ from tests.doctor_score import named
 from tests.observe_documents import DOCTOR
 from tests.payments import Heard, Payments, good
 
+from penstock.checkpoint.home import Home
 from penstock.errors import OffsetsVanished, RuleStopped
 from penstock.kafka import connection
 from penstock.local.postgres import LocalPostgres
+from penstock.observe.facts import Facts, Finding
 from penstock.runtime import supervise
 from penstock.runtime.doctor import examined
 from penstock.runtime.watch import StopRequest
+from penstock.spec.model import Pipeline
 
 pytestmark = pytest.mark.usefixtures("spark")
 SLEEPING = "select *, java_method('java.lang.Thread', 'sleep', 8L) as slept from payments"
@@ -125,6 +128,26 @@ def test_cap_that_is_too_low(payments: Payments) -> None:
     payments.spec["rate"]["max_offsets"] = 30
     payments.produce(1_000)
     named(["cap-too-low"], while_it_runs(payments, batch=3))
+    nobody_is_silent_right_after_a_start(payments)
+
+
+def nobody_is_silent_right_after_a_start(payments: Payments) -> None:
+    """Though nothing was committed for longer than the commits before took together."""
+    commits = [datetime.fromisoformat(entry.time) for entry in payments.entries()]
+    time.sleep((commits[-1] - commits[0]).total_seconds() + 1)
+    stop, seen = StopRequest(), list[tuple[Facts, list[Finding]]]()
+
+    class Looking(Heard):
+        def started(self, pipeline: Pipeline, home: Home) -> None:
+            seen.append(examined(pipeline))
+            stop.ask()
+
+    supervise.run(payments.pipeline, watch=Looking(), stop=stop)
+    [(facts, findings)] = seen
+    assert facts.running
+    assert facts.lag.total
+    assert "STOP" not in facts.verdicts.values()
+    named(["cap-too-low"], [finding.cause for finding in findings])
 
 
 def test_target_that_a_batch_of_no_size_can_meet(payments: Payments) -> None:
