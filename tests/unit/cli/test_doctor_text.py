@@ -64,7 +64,10 @@ def test_no_partition_of_a_pipeline_that_does_not_run_is_called_well(
     assert capsys.readouterr().out == "payments: running, 700 offsets behind\npartitions: 1 OK\nnothing is wrong\n"
 
 
-def test_nothing_is_wrong_is_not_said_beside_a_stop(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_wrong_is_not_said_beside_a_stop(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     runs = replace(STOPPED, running=True, stuck=Stuck(7, 48.0))
     doctor.show(pipeline, runs, doctor.named(examine(runs), Path("p.yaml")))
     assert capsys.readouterr().out == (
