@@ -9,9 +9,9 @@ import pytest
 from deltalake import DeltaTable
 from tests.payments import Heard, Payments, good, until
 
-from penstock.errors import StartNotThere
+from penstock.errors import OffsetsVanished, StartNotThere
 from penstock.kafka import connection
-from penstock.runtime import backfill, supervise
+from penstock.runtime import backfill, plan, supervise
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -76,6 +76,12 @@ def test_only_the_partitions_that_are_named_are_read(payments: Payments) -> None
     payments.run()
     assert payments.ids() == ["p-0", "p-2"]
     assert payments.verify().complete
+    payments.spec["source"]["topics"][payments.topic]["partitions"] = [0]
+    payments.put(3, 0)
+    [problem] = plan.plan(payments.pipeline).problems
+    assert (problem.code, payments.topic in str(problem.cause)) == (OffsetsVanished.code, True)
+    with pytest.raises(OffsetsVanished):
+        payments.run()
 
 
 def test_start_at_offsets_with_kafkas_own_markers(payments: Payments) -> None:

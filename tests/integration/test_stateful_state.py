@@ -223,10 +223,12 @@ def test_what_state_does_not_allow(kafka: Cluster, directory: Path) -> None:
     assert not (payments.directory / ".penstock" / "forked").exists()
     changed = {**WINDOW, "size": "30s"}
     payments.spec["transform"] = [{"view": "counts", "window": changed}]
-    [change] = plan.plan(payments.pipeline).changes
+    planned = plan.plan(payments.pipeline)
+    [change] = planned.changes
     assert (change.what, change.compatible) == ("step-changed", False)
-    with pytest.raises(CheckpointForeign, match="not that of step 'counts'"):
+    with pytest.raises(CheckpointForeign, match="not that of step 'counts'") as raised:
         stream.run()
+    assert [problem.as_dict() for problem in planned.problems] == [raised.value.as_dict()]
     payments.spec["transform"] = [{"view": "counts", "window": {**WINDOW, "time": "number"}}]
     [problem] = [p for p in plan.plan(payments.pipeline).problems if isinstance(p, StepFailed)]
     assert "'number' is a int" in problem.what

@@ -74,7 +74,7 @@ def changes(
     found = [*_of_name(pipeline, last), *_of_topics(pipeline, last, set(topics)), *_of_sinks(pipeline, last)]
     if before is not None:
         now = remembered.of(pipeline)
-        stream = in_stream(pipeline) if stateful else None
+        stream = in_stream(pipeline) or ([] if stateful else None)
         found += [*_of_reading(before, now), *_of_targets(before, now)]
         found += [*_of_rules(before, now), *_of_steps(before, now, stream)]
     return found
@@ -163,7 +163,7 @@ def _by_name(rules: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 def _of_steps(before: Remembered, now: Remembered, stream: list[str] | None) -> Iterator[Change]:
-    """`stream`: views of the steps that are in the stream, where the checkpoint holds state of theirs."""
+    """`stream`: views of the steps up to the last that keeps state; None where there is no state, then and now."""
     for view in [*before.steps, *(view for view in now.steps if view not in before.steps)]:
         if before.steps.get(view) != now.steps.get(view):
             done = "removed" if view not in now.steps else "added" if view not in before.steps else "changed"

@@ -41,6 +41,7 @@ from penstock.runtime.real_time import run as realtime
 from penstock.runtime.real_time import same_mode
 from penstock.runtime.reference.tables import TableFacts
 from penstock.runtime.standing import Standing
+from penstock.runtime.state.limits import require_same_steps
 from penstock.runtime.watch import Watch
 from penstock.sink.parquet import ParquetSink
 from penstock.spec.formats import BytesFormat
@@ -123,8 +124,13 @@ def plan(pipeline: Pipeline, accept: Collection[str] = ()) -> Plan:
             names = there.keys() if there is not None else pipeline.source.topics
             made.changes = changes_of(pipeline, home, (name for name in names if pipeline.source.reads_topic(name)))
             found.unchecked.append("what sinks hold, positions: checkpoint and ledger do not agree")
+        topics = None
         if there is not None and at is not None and assembly is not None:
-            _compare_places(pipeline, assembly, there, home, found, made)
+            topics = _compare_places(pipeline, assembly, there, home, found, made)
+        if at is not None:
+            found.attempt(lambda: require_same_steps(pipeline, at))
+        if topics is not None and assembly is not None:
+            _compare_positions(pipeline, assembly, topics, home, found, made)
         if assembly is not None:
             _settle(aside, assembly, made.engine, found, None if there is None else path.topics)
             made.way = assembly.way_in_words()
@@ -185,9 +191,10 @@ def _assembly(aside: Pipeline, at: Home, accept: Collection[str], found: _Findin
 
 def _compare_places(
     pipeline: Pipeline, assembly: Assembly, there: dict[str, TopicFacts], home: Home, found: _Findings, made: Plan
-) -> None:
-    """Topics, sinks, dead letters and Kafka's offsets against checkpoint and ledger."""
-    source, config = pipeline.source, client_config(pipeline)
+) -> dict[str, TopicFacts] | None:
+    """Topics, sinks and dead letters against checkpoint and ledger. Returns the topics that would be read; None where
+    they are not those that were read."""
+    source = pipeline.source
     subscription = found.attempt(lambda: supervise.subscribed(pipeline, assembly, found))
     # A Parquet directory that is prepared loses what dead attempts left beside it; those of a run are not dead.
     swept = [outlet.sink.name for outlet in assembly.outlets if isinstance(outlet.sink, ParquetSink)]
@@ -199,11 +206,19 @@ def _compare_places(
     made.changes = changes_of(pipeline, home, {*topics, *source.topics})
     if subscription is None and any(not isinstance(each, TopicMissing) for each in found.problems):
         found.unchecked.append("positions: the topics are not those that were read")
-        return
+        return None
+    return topics
+
+
+def _compare_positions(
+    pipeline: Pipeline, assembly: Assembly, topics: dict[str, TopicFacts], home: Home, found: _Findings, made: Plan
+) -> None:
+    """Kafka's offsets against the checkpoint."""
+    source, config = pipeline.source, client_config(pipeline)
 
     def stands() -> list[PenstockError]:
         made.standing = standing.standing(config, source, assembly.log, topics)
-        gone = [change.name for change in made.changes if change.what == "topic-removed"]
+        gone = [change.name for change in made.changes if change.what in ("topic-removed", "partition-removed")]
         lost = standing.vanished(made.standing, gone)
         if lost is not None and source.on_data_loss == "continue":
             found.warn(f"{lost.what}, and will be skipped: {lost.cause}")

@@ -104,8 +104,8 @@ def known_positions(log: SparkLog, entries: Sequence[Entry]) -> Positions | None
 
 
 def vanished(found: Standing, gone: Iterable[str]) -> OffsetsVanished | StartNotThere | None:
-    """What of the offsets to be read has expired; None where nothing has. `gone`: topics of the checkpoint that are no
-    longer read, which Spark takes for lost."""
+    """What of the offsets to be read has expired; None where nothing has. `gone`: topics and partitions of the
+    checkpoint that are no longer read, which Spark takes for lost."""
     said = [_held(each) for each in found.partitions if each.next < each.first]
     said += [f"the checkpoint has offsets of '{name}', which is no longer read" for name in gone]
     if not said:

@@ -146,6 +146,13 @@ def test_step_over_state_is_incompatible() -> None:
     assert said(found) == [("step-changed", "some", False)]
 
 
+def test_step_that_would_begin_its_state_in_the_middle_is_incompatible() -> None:
+    once = {"view": "once", "deduplicate": {"from": "payments", "key": ["value"], "time": "at", "within": "1m"}}
+    sink = {"from": "once", "delta": {"path": "once"}}
+    found = changed(transform=[*SPEC["transform"], once], sinks={**SPEC["sinks"], "once": sink})
+    assert said(found) == [("sink-added", "once", True), ("step-added", "once", False)]
+
+
 def test_what_is_remembered_comes_back_and_holds_no_reference_to_a_secret(tmp_path: Path) -> None:
     sinks = {"db": {"from": "some", "postgres": {"url": "${env:DATABASE}", "table": "t"}}}
     pipeline = Pipeline.model_validate({**SPEC, "sinks": sinks})

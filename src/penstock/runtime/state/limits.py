@@ -31,7 +31,8 @@ def require_none(pipeline: Pipeline, what: str) -> None:
 
 
 def require_same_steps(pipeline: Pipeline, home: Home) -> None:
-    """Raise CheckpointForeign where the checkpoint holds the state of other steps, or none: the engine may take it."""
+    """Raise CheckpointForeign where the checkpoint holds the state of other steps, or none: the engine may take it.
+    Called once per start and by `plan`."""
     before, log, kept = remembered.read(home), SparkLog(home.spark), in_stream(pipeline)
     if log.planned() is None:
         return
