@@ -130,6 +130,11 @@ class Entry:
     def dead(self) -> int:
         return sum(v.dead + v.rejected for v in self.views.values())
 
+    @property
+    def dropped(self) -> int:
+        """By rules. What steps and conditions leave out is counted for each sink."""
+        return sum(number for view in self.views.values() for number in view.dropped.values())
+
     def as_line(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":")) + "\n"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -100,6 +101,7 @@ class Display(Watch):
             "written": p.written,
             "dead_letters": p.dead,
             "dropped": p.dropped,
+            "left_out": p.left_out,
             "seconds": round(time.monotonic() - self.began, 1),
         }
 
@@ -114,10 +116,11 @@ class Lines(Display):
     def batch_done(self, entry: Entry, seconds: float) -> None:
         self.progress.batch_done(entry, seconds)
         written = ", ".join(f"{name} {sink.written:,}" for name, sink in entry.sinks.items())
-        dropped = sum(number for view in entry.views.values() for number in view.dropped.values())
+        dropped = f", dropped {entry.dropped:,}" if entry.dropped else ""
+        out = left_out({name: sink.dropped or 0 for name, sink in entry.sinks.items()})
         output.note(
-            f"batch {entry.batch}: read {entry.read:,}, {written}, dead letters {entry.dead:,}"
-            f"{f', dropped {dropped:,}' if dropped else ''} in {seconds:.1f} s; {self._left}"
+            f"batch {entry.batch}: read {entry.read:,}, {written}, dead letters {entry.dead:,}{dropped}{out}"
+            f" in {seconds:.1f} s; {self._left}"
         )
 
     def decided(self, decision: Decision) -> None:
@@ -171,6 +174,11 @@ class JsonLines(Display):
         return {"lag" if self._range is None else "left": self.progress.lag, "entry": asdict(entry)}
 
 
+def left_out(by_sink: Mapping[str, int]) -> str:
+    """The end of a line: what steps or a sink's condition left out before it. No rule dropped these."""
+    return "".join(f", {number:,} left out before sink {name}" for name, number in by_sink.items() if number)
+
+
 def say(event: str, **facts: Any) -> None:
     output.say_line(Event(datetime.now(UTC), event, facts).as_dict())
 
@@ -215,6 +223,9 @@ class Panel(Lines):
             rows.add_row(f"→ {name}", f"{count:,}")
         rows.add_row("dead letters", f"{p.dead:,}", style="red" if p.dead else "")
         rows.add_row("dropped", f"{p.dropped:,}")
+        for name, count in p.left_out.items():
+            if count:
+                rows.add_row(f"left out before sink {name}", f"{count:,}")
         left = f"{_number(p.lag)} offsets, {output.span(p.seconds_left)} left"
         rows.add_row("lag" if self._range is None else "to go", left)
         rows.add_row("last", self._last or "starting")

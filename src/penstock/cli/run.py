@@ -105,6 +105,7 @@ def run(
         f"{pipeline.name}: {ended}; {facts['read']:,} records in "
         f"{facts['batches']} batches ({facts['seconds']} s): "
         f"{written}, {facts['dead_letters']:,} dead letters, {facts['dropped']:,} dropped"
+        f"{live.left_out(facts['left_out'])}"
     )
     sys.stdout.flush()
 

@@ -62,6 +62,7 @@ def _counts(report: Report) -> Iterator[tuple[int, str]]:
         yield rows, f"in sink {name} (proven {report.proof.get(name, '')}){others}"
     yield report.dead, "dead letters" + (f", {report.replayed:,} of them replayed since" if report.replayed else "")
     yield from ((count, f"dropped: {name}") for name, count in report.dropped.items())
+    yield from ((count, f"left out before sink {name}") for name, count in report.left_out.items())
     yield from ((count, f"dropped in replays: {name}") for name, count in report.dropped_in_replays.items())
     for found, what in (
         (report.late, "came too late for"),

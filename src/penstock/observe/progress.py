@@ -19,7 +19,8 @@ class Progress:
     read: int = 0
     written: dict[str, int] = field(default_factory=dict)
     dead: int = 0
-    dropped: int = 0
+    dropped: int = 0  # by rules
+    left_out: dict[str, int] = field(default_factory=dict)  # by sink: what steps or its condition left out before it
     positions: dict[tuple[str, int], int] = field(default_factory=dict)
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     _recent: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=_RECENT))
@@ -28,10 +29,10 @@ class Progress:
         self.batches += 1
         self.read += entry.read
         self.dead += entry.dead
-        self.dropped += sum(n for v in entry.views.values() for n in v.dropped.values())
+        self.dropped += entry.dropped
         for name, sink in entry.sinks.items():
             self.written[name] = self.written.get(name, 0) + sink.written
-            self.dropped += sink.dropped or 0
+            self.left_out[name] = self.left_out.get(name, 0) + (sink.dropped or 0)
         for r in entry.ranges:
             self.positions[r.topic, r.partition] = r.end
         self._recent.append((sum(len(r) for r in entry.ranges), seconds))

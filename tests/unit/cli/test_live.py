@@ -10,6 +10,7 @@ import pytest
 from tests.two_batches import ENTRIES, PIPELINE
 
 from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import SinkCount, ViewCount
 from penstock.cli.live import JsonLines, Lines
 from penstock.record import OffsetRange
 
@@ -32,3 +33,19 @@ def test_backfill_shows_its_own_progress_and_does_not_ask_where_the_stream_ends(
     else:
         batch = json.loads(said.out.splitlines()[-1])
         assert (batch["left"], "lag" in batch) == (3, False)
+
+
+def test_batch_and_sums_say_dropped_of_rules_only_and_name_what_a_sink_was_not_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    count = ViewCount(read=20, passed=15, dead=1, dropped={"known": 4})
+    sinks = {"all": SinkCount(15, 0), "late": SinkCount(0, 15), "sums": SinkCount(3, None)}
+    shown = Lines()
+    shown.bounded({("t", 0): 2}, {("t", 0): 8})
+    shown.started(PIPELINE, Home(tmp_path))
+    shown.batch_done(replace(BATCH, views={"t": count}, sinks=sinks), 1.5)
+    shown.close()
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "read 20, all 15, late 0, sums 3, dead letters 1, dropped 4, 15 left out before sink late in 1.5 s;" in said
+    facts = shown.summary()
+    assert (facts["dropped"], facts["left_out"]) == (4, {"all": 0, "late": 15, "sums": 0})

@@ -38,12 +38,12 @@ def test_lag_is_not_known_before_kafka_was_asked() -> None:
     assert (progress.rate, progress.lag, progress.seconds_left) == (5.0, None, None)
 
 
-def test_counts_add_up_over_batches_and_drops_of_rules_and_steps_count_together() -> None:
+def test_counts_add_up_over_batches_and_what_steps_leave_out_is_not_dropped() -> None:
     progress = Progress()
     progress.batch_done(entry(0, OffsetRange("payments", 0, 0, 20), sink_dropped=5), 1.0)
     progress.batch_done(entry(1, OffsetRange("payments", 0, 20, 30), sink_dropped=None), 1.0)
-    assert (progress.batches, progress.read, progress.dead, progress.dropped) == (2, 30, 2, 3 + 5 + 3)
-    assert progress.written == {"lake": 11 + 6}
+    assert (progress.batches, progress.read, progress.dead, progress.dropped) == (2, 30, 2, 3 + 3)
+    assert (progress.written, progress.left_out) == ({"lake": 11 + 6}, {"lake": 5})
 
 
 def test_rate_counts_offsets_and_not_only_records() -> None:

@@ -31,7 +31,7 @@ def test_healthy_sink_has_no_finding_and_its_drops_are_counted() -> None:
     entries = [replace(ENTRIES[0], sinks={"lake": SinkCount(10, 2)}), ENTRIES[1]]
     report = in_sink(without(IN_SINK, 0, 1), entries)
     assert report.findings == []
-    assert report.dropped == {"before lake": 2}
+    assert (report.dropped, report.left_out) == ({}, {"lake": 2})
 
 
 def test_record_that_is_nowhere_is_lost_and_named_by_its_offset() -> None:

@@ -40,7 +40,8 @@ class Report:
     of_others: dict[str, int] = field(default_factory=dict)  # of those: what backfills, or the stream beside one, wrote
     dead: int = 0
     replayed: int = 0  # of those: dead no more, because a replay brought them home
-    dropped: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)  # by rule
+    left_out: dict[str, int] = field(default_factory=dict)  # by sink: what steps or its condition left out before it
     dropped_in_replays: dict[str, int] = field(default_factory=dict)  # of those that were replayed
     # Of stateful steps, by view.
     taken: dict[str, int] = field(default_factory=dict)  # records that went into windows, joins, keys

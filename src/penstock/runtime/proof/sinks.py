@@ -122,7 +122,7 @@ def _several(found: Evidence, name: str, each: Shared, held: By, report: Report)
     for entry in each.own:
         count = entry.sinks.get(name)
         if count is not None:
-            _count_dropped(name, count, report)
+            _count_left_out(name, count, report)
             if wrong:
                 _name_lost(found, name, entry, count, held, report)
 
@@ -132,7 +132,7 @@ def _batch(found: Evidence, name: str, entry: Entry, held: By, report: Report) -
     if count is None:
         return
     written = sum(len(within(held, r)) for r in entry.ranges)
-    _count_dropped(name, count, report)
+    _count_left_out(name, count, report)
     mark = sum(fingerprint.of_offsets(r.topic, r.partition, within(held, r)) for r in entry.ranges)
     if written == count.written and mark == (mark if count.fingerprint is None else count.fingerprint):
         return
@@ -143,12 +143,12 @@ def _batch(found: Evidence, name: str, entry: Entry, held: By, report: Report) -
     _name_lost(found, name, entry, count, held, report)
 
 
-def _count_dropped(name: str, count: SinkCount, report: Report) -> None:
-    report.dropped[f"before {name}"] = report.dropped.get(f"before {name}", 0) + (count.dropped or 0)
+def _count_left_out(name: str, count: SinkCount, report: Report) -> None:
+    report.left_out[name] = report.left_out.get(name, 0) + (count.dropped or 0)
 
 
 def _name_lost(found: Evidence, name: str, entry: Entry, count: SinkCount, held: By, report: Report) -> None:
-    dropped = sum(n for v in entry.views.values() for n in v.dropped.values()) + (count.dropped or 0)
+    dropped = entry.dropped + (count.dropped or 0)
     there = found.former.present(entry)  # of a topic that is gone nobody can tell
     # Without drops every record that is nowhere is lost; with drops the steps must say which ones should be there.
     try:

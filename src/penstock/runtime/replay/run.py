@@ -59,8 +59,8 @@ class Replayed:
     def add(self, entry: Entry, chosen: Iterable[Chosen]) -> None:
         self.letters += entry.read
         self.dead_again += entry.dead
-        self.passed += entry.read - entry.dead - sum(n for v in entry.views.values() for n in v.dropped.values())
-        self.dropped += sum(n for view in entry.views.values() for n in view.dropped.values())
+        self.passed += entry.read - entry.dead - entry.dropped
+        self.dropped += entry.dropped
         for name, sink in entry.sinks.items():
             self.written[name] = self.written.get(name, 0) + sink.written
         for name, dropped in replays.dropped_before(entry, (each.spared for each in chosen)).items():
