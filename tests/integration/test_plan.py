@@ -345,3 +345,11 @@ def test_command_in_a_process_of_its_own_prints_a_page_and_leaves_no_file(paymen
     assert done.stdout.splitlines()[-1] == "could start"
     assert "  no checkpoint yet: begins at `earliest`; lag 1 offsets" in done.stdout.splitlines()
     assert max(len(line) for line in done.stdout.splitlines() if str(payments.directory) not in line) <= 80
+
+    (payments.directory / "functions.py").write_text("def odd(rows):\n    return rows.select('nowhere', '_kafka')\n")
+    payments.spec["contract"]["payments"].append({"name": "odd", "rule": "amount + 1"})
+    payments.spec["transform"].append({"view": "odd", "python": {"function": "functions:odd", "from": "payments"}})
+    payments.spec["sinks"]["odd"] = {"from": "odd", "delta": {"path": "odd"}}
+    wrong = payments.cli("plan", str(payments.file), expect=5)
+    assert wrong.stdout.splitlines()[-1] == "cannot start: 2 problems"
+    assert wrong.stderr == ""  # PySpark would log a Java stack for each

@@ -25,6 +25,9 @@ LOG_NAME = "spark.log"
 _JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 _TASK_FAILURES = 4  # as on a cluster; a local master has 1, where one lost Python worker would end the pipeline
 
+# PySpark logs what is wrong with SQL and with columns to standard error, with its Java stack; we say it in words.
+_LOGGERS_OF_ERRORS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -108,8 +111,8 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
         **asked,
         "spark.driver.defaultJavaOptions": java_options(asked, log4j, recorded.options(found)),
     }
-    # PySpark logs every error in SQL to standard error, with its Java stack; we say it in words.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    for logger in _LOGGERS_OF_ERRORS:
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
     with _standard_error_to(logs / LOG_NAME), _ctrl_c_kept():
         from pyspark.sql import SparkSession
 
