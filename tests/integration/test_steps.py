@@ -133,7 +133,8 @@ def test_plan_says_what_is_wrong_with_a_function_and_where(
     assert (problem["code"], problem["facts"]["view"]) == ("step-failed", "made")
     assert cause in problem["cause"]
     assert function != "wrong" or f"({module}.py:" in problem["cause"]
-    assert problem["facts"]["line"] == line_of(payments, "- view: made")
+    line = line_of(payments, "- view: made")
+    assert (problem["facts"]["line"], problem["next"].endswith(f"payments.yaml:{line}")) == (line, True)
     assert "Traceback" not in json.dumps(problem)
 
 

@@ -21,25 +21,25 @@ def locate(error: PenstockError, file: Path) -> None:
     path = _path(document.data, error.facts)
     if path is None:
         return
-    line = (document.keys.get(path) or document.value_spot(path)).line
+    line = document.key_spot(path).line
     error.facts |= {"file": str(file), "line": line}
     if error.next_command:
-        error.next_command = error.next_command.replace("in the spec", f"at {file}:{line}")
+        at = f"{file}:{line}"
+        said = error.next_command.replace("in the spec", f"at {at}")
+        error.next_command = said if at in said else f"{said}; see {at}"
 
 
 def _path(data: object, facts: dict[str, object]) -> mistake.Path | None:
+    """The narrowest of the things spoken of that the spec has: a view may also be that of a topic."""
     if not isinstance(data, dict):
         return None
     view, rule, sink, table = (facts.get(name) for name in _SPOKEN_OF)
-    found: list[tuple[mistake.Path, object]] = []
-    if rule is not None:
-        rules = (data.get("contract") or {}).get(view) or []
-        found = [(("contract", str(view), i), each.get("name") == rule) for i, each in enumerate(rules)]
-    elif view is not None:
-        steps = data.get("transform") or []
-        found = [(("transform", i), each.get("view") == view) for i, each in enumerate(steps)]
-    elif sink is not None:
-        found = [(("sinks", str(sink), "where"), sink in data.get("sinks", {}))]
-    elif table is not None:
-        found = [(("references", str(table)), table in data.get("references", {}))]
+    rules = (data.get("contract") or {}).get(view) or []
+    steps = data.get("transform") or []
+    found: list[tuple[mistake.Path, bool]] = [
+        *((("contract", str(view), i), each.get("name") == rule) for i, each in enumerate(rules) if rule),
+        *((("transform", i), each.get("view") == view) for i, each in enumerate(steps) if view and not rule),
+        (("sinks", str(sink), "where"), sink in data.get("sinks", {})),
+        (("references", str(table)), view is None and table in data.get("references", {})),
+    ]
     return next((path for path, here in found if here), None)

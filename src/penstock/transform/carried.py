@@ -40,33 +40,51 @@ class Carried:
     failed: str
 
 
-def carried(over: DataFrame, base: DataFrame, result: DataFrame, name: str) -> Carried:
-    """`over`: the rows of `base` with columns added; `result`: a chain of steps over `base`. Called once per start.
+def carried(over: DataFrame, base: DataFrame, result: DataFrame, name: str, view: str) -> Carried:
+    """`over`: the rows of `base` with columns added; `result`: a chain of steps over `base`, the last of which makes
+    `view`, for sink `name`. Called once per start.
 
     Raises NotInRealTime for steps that are more than projections and conditions.
     """
-    chain, source = _chain(base, result, name)
+    chain, source = _chain(base, result, name, view)
     return _Chain(over, base, name).put_together(chain, source)
 
 
-def _chain(base: DataFrame, result: DataFrame, name: str) -> tuple[list[Any], Any]:
+def _chain(base: DataFrame, result: DataFrame, name: str, view: str) -> tuple[list[Any], Any]:
     """The nodes between `base` and `result`, from below, and `base` as it is seen from there."""
+    spark: Any = base.sparkSession
+    queries = spark._jvm.org.apache.spark.sql.catalyst.expressions.SubqueryExpression
     plan, target = (frame._jdf.queryExecution().analyzed() for frame in (result, base))
     found: list[Any] = []
     while not plan.sameResult(target):
         kind = plan.nodeName()
+        if kind == "View":  # what is below it is in the step of that view
+            view = plan.desc().identifier().table()
         if kind not in ("Project", "Filter", *_THROUGH) or plan.children().size() != 1:
-            raise NotInRealTime(
-                f"the steps before sink '{name}' are not for real-time mode",
-                cause=f"{_LIKELY.get(kind, 'it does more than to choose columns and rows')} ({kind}); records are sent "
-                "on one by one, and each can become one record at most",
-                next_command="leave it to a pipeline with `trigger: continuous`, or write the step as a plain select",
-                facts={"sink": name, "node": kind},
-            )
+            cause = f"{_LIKELY.get(kind, 'it does more than to choose columns and rows')} ({kind}); records are sent "
+            cause += "on one by one, and each can become one record at most"
+            raise _refused(name, view, kind, cause)
         if kind not in _THROUGH:
+            if any(queries.hasSubquery(each) for each in _expressions(plan)):
+                cause = "a query inside a query would have to see all records; here there is one at a time"
+                raise _refused(name, view, "Subquery", cause)
             found.append(plan)
         plan = plan.children().apply(0)
     return found[::-1], plan
+
+
+def _expressions(node: Any) -> list[Any]:
+    """What a condition or a projection computes."""
+    return [node.condition()] if node.nodeName() == "Filter" else _listed(node.projectList())
+
+
+def _refused(name: str, view: str, node: str, cause: str) -> NotInRealTime:
+    return NotInRealTime(
+        f"the steps before sink '{name}' are not for real-time mode",
+        cause=cause,
+        next_command="leave it to a pipeline with `trigger: continuous`, or write the step as a plain select",
+        facts={"sink": name, "view": view, "node": node},
+    )
 
 
 class _Chain:
@@ -83,7 +101,6 @@ class _Chain:
         self._columns: list[Any] = []  # of the node that was last put on
 
     def put_together(self, chain: list[Any], source: Any) -> Carried:
-        e = self._e
         self._columns = [
             mine if mine.exprId().equals(seen.exprId()) else self._alias(mine, seen.name(), seen.exprId())
             for mine, seen in zip(self._base, _listed(source.output()), strict=True)
@@ -93,15 +110,8 @@ class _Chain:
         self._columns = [_attribute(each) for each in self._columns]
         kept, failed = _attribute(kept), _attribute(failed)
         for node in chain:
-            wanted = [node.condition()] if node.nodeName() == "Filter" else _listed(node.projectList())
-            if any(e.SubqueryExpression.hasSubquery(each) for each in wanted):
-                raise NotInRealTime(
-                    f"the steps before sink '{self._name}' are not for real-time mode",
-                    cause="a query inside a query would have to see all records; here there is one at a time",
-                    next_command="leave it to a pipeline with `trigger: continuous`",
-                    facts={"sink": self._name, "node": "Subquery"},
-                )
-            kept, failed = (self._filter if node.nodeName() == "Filter" else self._select)(wanted, kept, failed)
+            put_on = self._filter if node.nodeName() == "Filter" else self._select
+            kept, failed = put_on(_expressions(node), kept, failed)
         row = self._struct([(each.name(), each) for each in self._columns])
         made = self._alias(self._if(kept, row), f"_made_{self._name}")
         gone = self._alias(failed, f"_failed_{self._name}")

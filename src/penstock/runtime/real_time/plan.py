@@ -64,7 +64,7 @@ def outgoing(assembly: Assembly, raw: DataFrame, query: str) -> DataFrame:
     for i, outlet in enumerate(assembly.outlets):
         sink = outlet.sink
         assert isinstance(sink, StockKafkaSink)
-        beside = carried(rows, base, sink.encoding.rows(outlet.rows(made)), sink.name)
+        beside = carried(rows, base, sink.encoding.rows(outlet.rows(made)), sink.name, outlet.view)
         rows = beside.rows.withColumnsRenamed({beside.made: f"{KAFKA}_row_{i}", beside.failed: f"{KAFKA}_failed_{i}"})
         row = F.col(f"{KAFKA}_row_{i}")
         sent.append(_Sent(sink.name, row, F.col(f"{KAFKA}_failed_{i}"), _refused(row, sink.encoding)))
