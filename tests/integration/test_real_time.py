@@ -92,10 +92,28 @@ def test_plan_states_the_guarantee_and_refuses_steps_that_are_more_than_a_choice
     assert said["could_start"], said["problems"]
     assert {route["guarantee"].split(":")[0] for route in said["routes"]} == {"at-least-once"}
     assert said["path"]["way"].startswith("real-time")
-    alerts.spec["transform"][0]["sql"] = "select * from payments order by amount"
+    queries = {
+        "sorted": ("select * from payments order by amount", "it sorts rows"),
+        "grouped": ("select status from payments group by status", "it groups rows"),
+        "several": ("select *, explode(array(1, 2)) as n from payments", "it makes several rows of one"),
+        "nested": ("select * from payments where id in (select id from payments)", "a query inside a query"),
+        "behind": ("select * from sorted where amount > 1", "it sorts rows"),
+    }
+    alerts.spec["transform"] = [{"view": view, "sql": sql} for view, (sql, _) in queries.items()]
+    to = alerts.spec["sinks"]["large"]["kafka"]
+    alerts.spec["sinks"] = {
+        view: {"from": view, "kafka": {"topic": to["topic"], "guarantee": "at-least-once"}} for view in queries
+    }
     said = document("plan", alerts.file, expect=2)
-    assert [problem["code"] for problem in said["problems"]] == ["not-in-real-time"]
-    assert "it sorts rows" in said["problems"][0]["cause"]
+    assert {problem["code"] for problem in said["problems"]} == {"not-in-real-time"}
+    lines = alerts.file.read_text().splitlines()
+    found = {
+        problem["facts"]["sink"]: (lines[problem["facts"]["line"] - 1].split()[-1], problem["cause"])
+        for problem in said["problems"]
+    }
+    for view, (_, cause) in queries.items():
+        at, why = found[view]
+        assert (at, cause in why) == ("sorted" if view == "behind" else view, True)
 
 
 @pytest.mark.usefixtures("spark")

@@ -48,6 +48,16 @@ def of_places(assembly: Assembly, accepted: frozenset[str]) -> list[PenstockErro
     return distinct([error for error in alone if error is not None] or [whole])
 
 
+def of_sinks(assembly: Assembly, attempt: Callable[[Assembly], object]) -> list[PenstockError]:
+    """What an attempt is refused with for each sink alone, where it is for all of them."""
+    whole = _raised(lambda: attempt(assembly))
+    if whole is None:
+        return []
+    parts = [replace(assembly, outlets=[outlet]) for outlet in assembly.outlets]
+    alone = [_raised(lambda part=part: attempt(part)) for part in parts]  # type: ignore[misc]
+    return distinct([error for error in alone if error is not None] or [whole])
+
+
 def of_plan(spark: SparkSession, assembly: Assembly) -> list[PenstockError]:
     """What is wrong with rules, steps, conditions, and columns that sinks need."""
     whole = _raised(lambda: assembly.settle(spark))

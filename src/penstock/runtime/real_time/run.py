@@ -25,7 +25,7 @@ from penstock.checkpoint.home import ANOTHER, Home
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import NotInRealTime, PenstockError
 from penstock.kafka.connection import client_config, spark_options
-from penstock.runtime import balance, build, guard, remembered, supervise
+from penstock.runtime import balance, build, diagnosis, guard, remembered, supervise
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.engine import session
 from penstock.runtime.inlet import RAW
@@ -227,11 +227,7 @@ def _counted(progress: dict[str, Any]) -> dict[str, Any] | None:
 
 def problems(spark: SparkSession, assembly: Assembly, partitions: int | None) -> list[PenstockError]:
     """For `plan`: what a start would end with, once everything that is the same in every mode is sound."""
-    found: list[PenstockError] = []
-    try:
-        settle(spark, assembly)
-    except PenstockError as error:
-        found.append(error)
+    found = diagnosis.of_sinks(assembly, lambda part: settle(spark, part))
     master = assembly.pipeline.spark.master
     asked = re.fullmatch(r"local\[(\d+)(?:,.*)?\]", master)
     if asked and partitions is not None and int(asked[1]) < partitions:
