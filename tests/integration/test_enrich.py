@@ -154,6 +154,7 @@ def test_last_good_table_goes_on_when_it_cannot_be_read_and_it_is_read_again_bet
     assert [e["error"]["code"] for e in events if e["event"] == "reference" and e["error"]] == [
         "reference-unusable"
     ] * 3
+    assert all(e["taken"] <= e["time"] for e in events if e["event"] == "reference")
     assert payments.verify().findings == []
 
 

@@ -46,6 +46,7 @@ _OTHER_STATE = (
     "STATE_STORE_INVALID_CONFIG_AFTER_RESTART",
     "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
 )
+_RAISED_BY_SQL = " SQLSTATE: P0001"  # the engine ends with it what `raise_error` says
 _OURS = re.compile(
     r"^penstock\.errors\.(\w+): (.*)$(?:\ncause: (.*)$)?(?:\nnext: (.*)$)?", re.MULTILINE
 )  # the traceback of a worker, with the notes that an error of ours has
@@ -66,7 +67,7 @@ def translate(error: BaseException, log: Path) -> PenstockError:
         _, what, cause, next_command = ours[-1]
         return cast(PenstockError, kind(what, cause=cause or None, next_command=next_command or f"read {log}"))
     if STOP_MARK in text:
-        said = text.split(STOP_MARK, 1)[1].split("\n", maxsplit=1)[0].strip()
+        said = text.split(STOP_MARK, 1)[1].split("\n", maxsplit=1)[0].strip().removesuffix(_RAISED_BY_SQL)
         return RuleStopped(
             f"a record broke a rule that stops the pipeline: {said}",
             cause="the rule says `otherwise: stop`; the batch is not finished and will run again",

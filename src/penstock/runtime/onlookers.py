@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -111,7 +112,8 @@ class Recorder(Watch):
 
     def table_read(self, news: TableNews) -> None:
         error = news.error and {"code": news.error.code, "what": news.error.what, "cause": news.error.cause}
-        self.say("reference", name=news.name, rows=news.rows, taken=news.taken, error=error)
+        taken = datetime.fromtimestamp(news.taken, UTC).isoformat(timespec="milliseconds")
+        self.say("reference", name=news.name, rows=news.rows, taken=taken, error=error)
 
     def warn(self, text: str) -> None:
         self.say("warning", text=text)

@@ -41,7 +41,8 @@ def test_error_of_our_own_passes_as_it_is() -> None:
 
 def test_broken_stop_rule_says_rule_value_and_position_and_nothing_of_the_engine() -> None:
     error = thrown(
-        "org.apache.spark.SparkException: Job aborted", "penstock rule-stopped payments.positive: ; amount = -5"
+        "org.apache.spark.SparkException: Job aborted",
+        "[USER_RAISED_EXCEPTION] penstock rule-stopped payments.positive: ; amount = -5 SQLSTATE: P0001",
     )
     assert type(error) is RuleStopped
     assert error.what == "a record broke a rule that stops the pipeline: payments.positive: ; amount = -5"
