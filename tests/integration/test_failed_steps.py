@@ -36,4 +36,6 @@ def test_only_the_records_that_a_step_fails_on_die(payments: Payments) -> None:
     assert "[CAST_INVALID_INPUT]" in dead["p-2"].reason and "'none'" in dead["p-2"].reason
     assert "[DIVIDE_BY_ZERO" in dead["p-1"].reason
     assert sum(entry.dead for entry in heard.entries) == 3
+    [searching] = heard.warnings
+    assert searching == "batch 0: a step or a condition fails on some record; looking for which, among 4 offsets"
     assert payments.verify().findings == []

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 from tests.committed import committed
-from tests.payments import Payments, good
+from tests.payments import Heard, Payments, good
 
 from penstock import failpoint
 from penstock.errors import EngineFailed
@@ -67,7 +67,9 @@ def test_record_that_a_step_behind_a_look_up_fails_on_is_set_aside_and_the_books
         "sinks": {"lake": {"from": "once", "delta": {"path": "lake"}}},
     }
     payments.send(good(1), good(2, currency="XXX"), good(3), good(1))
-    payments.run()
+    heard = Heard()
+    payments.run(watch=heard)
+    assert [text.split(";")[0] for text in heard.warnings] == ["batch 0: a step or a condition fails on some record"]
     assert Counter(row["payment_id"] for row in payments.rows()) == Counter(["p-1", "p-3"])
     assert {row["share"] for row in payments.rows()} == {50.0}
     [letter] = payments.dead()

@@ -32,7 +32,7 @@ from penstock.record import Batch
 from penstock.runtime import balance, fingerprint, settling
 from penstock.runtime.balance import unbalanced
 from penstock.runtime.budget import Spending
-from penstock.runtime.culprits import Culprits, speaks_of_a_value, without
+from penstock.runtime.culprits import Culprits, searching, speaks_of_a_value, without
 from penstock.runtime.failing import failing, lacking
 from penstock.runtime.inlet import Inlet, Position, passed
 from penstock.runtime.one_pass.way import Shortcut, shortcut
@@ -42,6 +42,7 @@ from penstock.runtime.readers import Readers
 from penstock.runtime.state.flow import KEEPS_STATE, Flow, Replanned
 from penstock.runtime.tally import Counted, Handed, Tally
 from penstock.runtime.topics import TopicWatch, require_forward
+from penstock.runtime.watch import Report, unheard
 from penstock.spec.model import Pipeline
 from penstock.transform.steps import Transform
 
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
     from penstock.kafka.registry_rehearsal import PatientRegistry
     from penstock.route.dead_letter import DeadLetters
-    from penstock.sink.contract import Sink, Written
+from penstock.sink.contract import Sink, Written
 
 _LOCATED = 1_000_000  # offsets: in larger batches the positions of dead records could fill the driver
 
@@ -81,6 +82,13 @@ class Assembly:
     flow: Flow | None = None  # the steps that keep state between batches
     steps: dict[str, StepCount] = field(default_factory=dict)  # what became of their rows, in the batch that runs
     registering: Callable[[], PatientRegistry] | None = None  # where sinks register their schemas, if they do
+    report: Report = unheard  # who is told of what takes long
+
+    def heard_by(self, report: Report) -> None:
+        """From here on."""
+        self.report = report
+        if self.flow is not None:
+            self.flow.report = report
 
     def process(self, raw: DataFrame, batch_id: int) -> Entry:
         """`raw`: the records of the batch, or what came out of the stateful steps (see `state`)."""
@@ -154,6 +162,7 @@ class Assembly:
 
         # What comes out of the stateful steps is given: it is the same whatever part of the batch is tried.
         tried = [o for o in self.outlets if not (self.flow and self.flow.moves(o.view))]
+        self.report(searching(batch.id, batch.ranges))
         kept = raw.persist(StorageLevel.MEMORY_AND_DISK)  # read from Kafka once
         try:
             return failing(self.transform, self.inlets, tried, kept, batch.ranges, self.spared)

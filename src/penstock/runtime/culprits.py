@@ -26,6 +26,12 @@ _DATA_EXCEPTION = "SQLSTATE: 22"
 _NOISE = re.compile(r' SQLSTATE: \w+| To return NULL instead, use .*| If necessary set "?spark\.\S+ to .*', re.DOTALL)
 
 
+def searching(batch: int, ranges: Iterable[OffsetRange]) -> str:
+    """To be told before a search: it takes as long as many small batches, and says nothing meanwhile."""
+    offsets = sum(map(len, ranges))
+    return f"batch {batch}: a step or a condition fails on some record; looking for which, among {offsets:,} offsets"
+
+
 def speaks_of_a_value(error: BaseException) -> bool:
     """SQL's data exceptions, whose states begin with 22, and what functions of Python steps raise. The engine wraps
     them, in Java's exceptions too."""

@@ -36,9 +36,10 @@ class Perseverance:
     patience: Patience
 
     def listen(self, assembly: Assembly) -> None:
-        """From here on the watch hears what readers and steps have to say."""
+        """From here on the watch hears what readers, steps and batches have to say."""
         assembly.readers.heard_by(self.watch.warn)
         assembly.transform.heard_by(self.watch)
+        assembly.heard_by(self.watch.warn)
 
     def after_batch(self, entry: Entry, seconds: float) -> None:
         self.patience.batch_done()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,14 @@ class Watch:
     def table_read(self, news: TableNews) -> None: ...
     def warn(self, text: str) -> None: ...
     def ended(self, error: PenstockError | None) -> None: ...
+
+
+Report = Callable[[str], None]
+"""Who is told something in words, mostly `Watch.warn`."""
+
+
+def unheard(_text: str) -> None:
+    """What is said before somebody listens."""
 
 
 class StopRequest:

@@ -28,11 +28,12 @@ from penstock.checkpoint.ledger import StepCount
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import StepFailed, first_line
 from penstock.record import Failure, OffsetRange
-from penstock.runtime.culprits import speaks_of_a_value, without
+from penstock.runtime.culprits import searching, speaks_of_a_value, without
 from penstock.runtime.inlet import RAW, Inlet, Position, is_one_of, source_views
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.state import set_aside
 from penstock.runtime.state.operators import Running
+from penstock.runtime.watch import Report, unheard
 from penstock.source import kafka as source
 from penstock.spec.model import Pipeline
 from penstock.spec.stateful import WINDOW, Window, sides
@@ -71,6 +72,7 @@ class Flow:
     log: SparkLog
     file: Path  # records that the stream leaves out
     aside: dict[Position, Failure] = field(default_factory=dict)  # of a batch that is not committed
+    report: Report = unheard  # who is told of what takes long
     _running: Running = field(default_factory=Running)
     _came_out: int = 0
 
@@ -241,6 +243,7 @@ class Flow:
             return
         ranges = tuple(self.log.ranges(batch))
         known = set_aside.within(self.aside, ranges)
+        self.report(searching(batch, ranges))
         found = set_aside.search(self.transform, inlets, self.read_again(spark, ranges), ranges, known)
         if not found:
             raise StepFailed(
