@@ -4,8 +4,8 @@
     2. beside it, for each sink, the record that the steps make of it (`transform/carried.py`, `encode`)
     3. what is sent: those records, or a dead letter, or both, or nothing; counted on the way
 
-Each record is whole at the end, so none can be lost between: it is sent, dead, or dropped by a rule, a step or the
-`where` of a sink.
+Each record is whole at the end, so none can be lost between: it is sent, dead, dropped by a rule, or left out by a
+step or the `where` of a sink.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A record dies at most once per query: of the stream, of a backfill, of a replay.
 
     dead        it has a death that no replay has answered yet
     replaying   it is on the list of a replay that is not finished
-    replayed    a replay took it, and it did not die again: sinks have it, or a rule or a step dropped it
+    replayed    a replay took it, and it did not die again: sinks have it, a rule dropped it, or a step left it out
 """
 
 from __future__ import annotations
