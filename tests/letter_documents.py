@@ -79,6 +79,6 @@ REPLAY = exactly(
     dead_again=COUNT,
     dropped=COUNT,
     written=by_name(COUNT),
-    dropped_before=by_name(COUNT),
+    left_out_before=by_name(COUNT),
     left_out=by_name(COUNT),
 )

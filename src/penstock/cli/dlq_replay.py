@@ -139,8 +139,8 @@ def done(outcome: Mapping[str, Any], left_out: Mapping[str, int], columns: int |
 
 
 def _went(outcome: Mapping[str, Any], sink: str) -> str:
-    dropped = outcome["dropped_before"].get(sink)
-    return f"{outcome['written'][sink]:,} rows to {sink}" + (f" ({dropped:,} dropped before it)" if dropped else "")
+    dropped = outcome["left_out_before"].get(sink)
+    return f"{outcome['written'][sink]:,} rows to {sink}" + (f" ({dropped:,} left out before it)" if dropped else "")
 
 
 def _done(outcome: Replayed | None) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _done(outcome: Replayed | None) -> dict[str, Any]:
         "dead_again": outcome.dead_again if outcome else 0,
         "dropped": outcome.dropped if outcome else 0,
         "written": outcome.written if outcome else {},
-        "dropped_before": outcome.dropped_before if outcome else {},
+        "left_out_before": outcome.left_out_before if outcome else {},
     }
 
 

@@ -64,6 +64,8 @@ def _counts(report: Report) -> Iterator[tuple[int, str]]:
     yield from ((count, f"dropped: {name}") for name, count in report.dropped.items())
     yield from ((count, f"left out before sink {name}") for name, count in report.left_out.items())
     yield from ((count, f"dropped in replays: {name}") for name, count in report.dropped_in_replays.items())
+    for name, count in report.left_out_in_replays.items():
+        yield count, f"left out in replays before sink {name}"
     for found, what in (
         (report.late, "came too late for"),
         (report.untimed, "had no event time for"),

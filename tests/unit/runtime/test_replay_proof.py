@@ -78,7 +78,7 @@ def test_what_a_replay_dropped_is_counted_without_what_a_sink_has_already() -> N
         sinks={"lake": SinkCount(2, 4), "state": SinkCount(6, 0), "other": SinkCount(9, None)},
     )
     took = Took(ONE, 0, done, records, {("t", 0, 1): None})
-    assert took.dropped == {"small": 1, "before lake": 3}
+    assert (took.dropped, took.left_out) == ({"small": 1}, {"lake": 3})
     assert replace(took, entry=None).dropped == {}
 
 

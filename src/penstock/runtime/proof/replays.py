@@ -46,13 +46,17 @@ class Took:
 
     @property
     def dropped(self) -> Counter[str]:
-        """By rule, and before sinks, named as the stream's are."""
+        """By rule."""
+        by_rules = [Counter(count.dropped) for count in self.entry.views.values()] if self.entry else []
+        return sum(by_rules, Counter())
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """By sink: what steps or its condition left out before it."""
         if self.entry is None:
             return Counter()
         came_through = (before for where, before in self.records.items() if self.died.get(where, "") is not None)
-        by_rules = [Counter(count.dropped) for count in self.entry.views.values()]
-        before = replays.dropped_before(self.entry, came_through)
-        return sum(by_rules, Counter({f"before {sink}": dropped for sink, dropped in before.items()}))
+        return Counter(replays.left_out_before(self.entry, came_through))
 
 
 def took(pipeline: Pipeline) -> list[Took]:

@@ -71,6 +71,7 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
     report.records = sum(e.read for e in entries)
     report.dead, report.replayed = buried.number, replay_proof.home_again(replayed)
     report.dropped_in_replays = dict(sum((each.dropped for each in replayed), Counter[str]()))
+    report.left_out_in_replays = dict(sum((each.left_out for each in replayed), Counter[str]()))
     report.findings += replay_proof.dead_again(replayed)
     report.unproven += replay_proof.unfinished(replayed)
     report.lost = [r for e in entries for r in e.lost]

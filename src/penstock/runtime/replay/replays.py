@@ -112,7 +112,7 @@ class Replay:
         (self.home.spark / "letters" / str(batch)).unlink(missing_ok=True)  # in the sinks now, or dead again
 
 
-def dropped_before(entry: Entry, spared: Iterable[Sequence[str]]) -> dict[str, int]:
+def left_out_before(entry: Entry, spared: Iterable[Sequence[str]]) -> dict[str, int]:
     """By sink: records of a batch that steps and conditions left out. `spared`, for each record that came as far: the
     sinks that have it already. The ledger counts those with the dropped, since they made no row either."""
     held = Counter(sink for sinks in spared for sink in sinks)

@@ -54,7 +54,7 @@ class Replayed:
     dead_again: int = 0
     dropped: int = 0  # by rules
     written: dict[str, int] = field(default_factory=dict)
-    dropped_before: dict[str, int] = field(default_factory=dict)  # by sink; of those that passed
+    left_out_before: dict[str, int] = field(default_factory=dict)  # by sink; of those that passed
 
     def add(self, entry: Entry, chosen: Iterable[Chosen]) -> None:
         self.letters += entry.read
@@ -63,8 +63,8 @@ class Replayed:
         self.dropped += entry.dropped
         for name, sink in entry.sinks.items():
             self.written[name] = self.written.get(name, 0) + sink.written
-        for name, dropped in replays.dropped_before(entry, (each.spared for each in chosen)).items():
-            self.dropped_before[name] = self.dropped_before.get(name, 0) + dropped
+        for name, dropped in replays.left_out_before(entry, (each.spared for each in chosen)).items():
+            self.left_out_before[name] = self.left_out_before.get(name, 0) + dropped
 
 
 def run(
