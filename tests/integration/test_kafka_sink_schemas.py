@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message_factory import GetMessageClass
+from pyspark.sql.types import LongType, StructField, StructType
 from tests.forwarding import Forward, event
 from tests.payments import Payments
 
-from penstock.errors import PenstockError, SchemaIncompatible, SubjectMissing
+from penstock.encode.formats import prepare
+from penstock.errors import PenstockError, SchemaIncompatible, SpecInvalid, SubjectMissing
+from penstock.kafka.registry_http import RegistrySettings
 from penstock.kafka.schema import RegisteredSchema
+from penstock.kafka.schema_registry import SchemaRegistry
 from penstock.local.registry import LocalRegistry
 from penstock.schema.protobuf import message as protobuf
+from penstock.spec.sinks import EncodeProtobuf
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -131,6 +140,36 @@ def test_without_leave_to_register_the_newest_schema_of_the_subject_is_used(regi
     (seen,) = registered.forward.seen()
     assert seen.value is not None
     assert int.from_bytes(seen.value[1:5], "big") == number
+
+
+def test_version_that_another_client_registered_of_the_same_file_is_found(
+    registered: Registered, tmp_path: Path
+) -> None:
+    """confluent-kafka registers the descriptor of its Python class, `penstock registry register` the text."""
+    text = 'syntax = "proto3";\nmessage Event { int64 id = 1; string who_is = 2; }\n'
+    (tmp_path / "event.proto").write_text(text)
+    compiled = FileDescriptorProto.FromString(protobuf.from_text(text).files[-1])
+    compiled.name = "event.proto"
+    for field in compiled.message_type[0].field:
+        field.ClearField("json_name")
+    other = text.replace("who_is", "whom")
+    how, fields = EncodeProtobuf(format="protobuf", schema="event.proto"), StructType([StructField("id", LongType())])
+    with SchemaRegistry(RegistrySettings(registered.forward.payments.spec["registry"]["url"])) as registry:
+        for place, version in {
+            "class": base64.b64encode(compiled.SerializeToString()).decode(),
+            "text": text,
+            "other": other,
+        }.items():
+            subject = f"{registered.forward.out}-{place}"
+            number = registered.client.register_schema(subject, Schema(version, "PROTOBUF"))
+            if place == "other":
+                with pytest.raises(SpecInvalid, match="no version of"):
+                    prepare(how, "out", fields.fields, subject, tmp_path, lambda: registry)
+                continue
+            made = prepare(how, "out", fields.fields, subject, tmp_path, lambda: registry)
+            assert made.encoder is not None
+            [value] = made.encoder(pa.RecordBatch.from_pydict({"id": [7]})).values.to_pylist()
+            assert int.from_bytes(value[1:5], "big") == number
 
 
 def test_schema_that_the_registry_refuses_stops_before_anything_is_written(registered: Registered) -> None:

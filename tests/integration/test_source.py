@@ -12,6 +12,8 @@ from tests.payments import Heard, Payments, good, until
 from penstock.errors import OffsetsVanished, StartNotThere
 from penstock.kafka import connection
 from penstock.runtime import backfill, plan, supervise
+from penstock.runtime.doctor import examined
+from penstock.runtime.lag import lag_of
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -48,6 +50,7 @@ def test_a_new_topic_is_held_back_until_it_is_accepted(payments: Payments) -> No
     payments.run()
     payments.create(f"{payments.topic}-new")
     payments.send(good(2), topic=f"{payments.topic}-new")
+    assert (lag_of(payments.pipeline).total, examined(payments.pipeline)[1]) == (0, [])  # nobody is to wait for it
     heard = Heard()
     payments.run(watch=heard)
     assert payments.ids() == ["p-1"]

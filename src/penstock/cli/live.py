@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -42,6 +42,7 @@ class Display(Watch):
         self._over = threading.Event()
         self._looking: threading.Thread | None = None
         self._range: int | None = None  # offsets, of a run that reads just those
+        self._held: set[str] | None = None  # new topics that are not read; None: nobody has looked yet
 
     def bounded(self, begins: Positions, ends: Positions) -> None:
         self.progress.positions = dict(begins)
@@ -74,15 +75,21 @@ class Display(Watch):
         A failure is the run's business; but Spark waits for minutes before it says that Kafka is away, and a person
         who looks on should know at once.
         """
+        from penstock.checkpoint.ledger import Ledger
         from penstock.kafka import connection
         from penstock.source.start import marks_of
         from penstock.source.subscription import subscribe
 
         config, away = connection.client_config(pipeline), False
+        last = Ledger(self.home.ledger).last()
+        read = set(last.topics if last else ())
         while not self._over.wait(_ENDS_EVERY_S if self.progress.ends else 0):
             try:
-                topics = subscribe(config, pipeline.source).topics
-                marks = marks_of(config, pipeline.source, topics)
+                read |= {topic for topic, _ in list(self.progress.positions)}  # which a batch may add to meanwhile
+                found = subscribe(config, pipeline.source, read)
+                self._tell_of(found.held)
+                read |= found.topics.keys()
+                marks = marks_of(config, pipeline.source, found.topics)
                 self.progress.ends_are({where: high for where, (_, high) in marks.items()})
                 if away:
                     self.warn("Kafka answers again")
@@ -92,6 +99,15 @@ class Display(Watch):
                     self.warn(f"Kafka does not answer, waiting: {error.cause}")
                 away = True
                 self._over.wait(_ENDS_EVERY_S)
+
+    def _tell_of(self, held: Collection[str]) -> None:
+        """Topics that are held back; of those that were there when the run began its start has told."""
+        from penstock.runtime.supervise import ACCEPT_NEW
+
+        new = sorted(set(held) - self._held) if self._held is not None else []
+        if new:
+            self.warn(f"held back, because they are new: {', '.join(new)}; {ACCEPT_NEW}")
+        self._held = set(held)
 
     def summary(self) -> dict[str, Any]:
         p = self.progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,14 +148,33 @@ def record_name(subject: str) -> str:
 
 def _already_there(subject: str, kind: Kind, text: str, registry: SchemaRegistry) -> RegisteredSchema:
     """A schema of the spec's own that may not be registered now, and must have been before."""
+    wanted = RegisteredSchema(0, kind, text)
     number = registry.id_of(subject, kind, text)
-    if number is None:
+    found = replace(wanted, id=number) if number is not None else _same_message(subject, wanted, registry)
+    if found is None:
         raise SpecInvalid(
             f"the schema of the spec is no version of '{subject}'",
             cause="`register` does not allow to make it one",
             next_command="let Penstock register it: `register: true`; or leave `schema` out to use the newest version",
         )
-    return RegisteredSchema(number, kind, text)
+    return found
+
+
+def _same_message(subject: str, wanted: RegisteredSchema, registry: SchemaRegistry) -> RegisteredSchema | None:
+    """The newest version that says the same. Registries know a Protobuf schema by its text, and each client writes
+    another one for the same file."""
+    if wanted.kind != "PROTOBUF":
+        return None
+    file = protobuf.files_of(wanted)[-1]
+    try:
+        versions = registry.versions(subject)
+    except SubjectMissing:
+        return None
+    for number in reversed(versions):
+        schema = registry.version(subject, number).schema
+        if schema.kind == wanted.kind and protobuf.same(protobuf.files_of(schema)[-1], file):
+            return schema
+    return None
 
 
 def _in_registry(

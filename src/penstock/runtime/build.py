@@ -226,13 +226,16 @@ def _key(upsert: spec.Upsert | None) -> tuple[tuple[str, ...], str | None]:
     return (tuple(upsert.key), upsert.order_by) if upsert else ((), None)
 
 
-def holders(pipeline: Pipeline, batch: Batch) -> str | None:
-    """Who holds some of a batch that did not end, in words with their verb; None: nobody. With the lock held: whoever
-    could still add to it is fenced."""
+def holders(pipeline: Pipeline, batch: Batch) -> list[str]:
+    """Who holds some of a batch that did not end. With the lock held: whoever could still add to it is fenced."""
     found = [f"sink '{outlet.sink.name}'" for outlet in outlets(pipeline) if outlet.sink.holds(batch)]
     if dead_letters(pipeline).written(batch) is not None:
         found.append("the dead letters")
-    return f"{' and '.join(found)} hold{'s' * (len(found) == 1)} some of it" if found else None
+    return found
+
+
+def hold_some(holders: list[str]) -> str:
+    return f"{' and '.join(holders)} hold{'s' * (len(holders) == 1)} some of it"
 
 
 def dead_letters(pipeline: Pipeline) -> DeadLetters:

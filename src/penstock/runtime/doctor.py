@@ -50,7 +50,7 @@ def facts_of(pipeline: Pipeline) -> Facts:
     log, events = SparkLog(home.spark), EventLog(home.events)
     damage = condition.damage(pipeline, home)
     entries = if_sound(lambda: Ledger(home.ledger).recent(_BATCHES)) or []
-    topics = subscribe(config, pipeline.source).topics
+    topics = subscribe(config, pipeline.source, entries[-1].topics if entries else ()).topics  # none that are held back
     gone = made_again(entries[-1].topics if entries else {}, topics)
     places = partitions_of(pipeline.source, {name: of for name, of in topics.items() if name not in gone})
     looked = look(config, [name for name in {**topics_of(pipeline), **topics} if name]).topics

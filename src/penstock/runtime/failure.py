@@ -17,7 +17,7 @@ from penstock.errors import (
     RuleStopped,
 )
 from penstock.runtime.culprits import speaks_of_a_value
-from penstock.transform.contract import STOP_MARK
+from penstock.transform.contract import STOP_MARK, UNREADABLE
 from penstock.transform.python import blame
 
 _OFFSETS_GONE = (
@@ -68,11 +68,7 @@ def translate(error: BaseException, log: Path) -> PenstockError:
         return cast(PenstockError, kind(what, cause=cause or None, next_command=next_command or f"read {log}"))
     if STOP_MARK in text:
         said = text.split(STOP_MARK, 1)[1].split("\n", maxsplit=1)[0].strip().removesuffix(_RAISED_BY_SQL)
-        return RuleStopped(
-            f"a record broke a rule that stops the pipeline: {said}",
-            cause="the rule says `otherwise: stop`; the batch is not finished and will run again",
-            next_command="mend the producer or the rule, then: penstock run FILE",
-        )
+        return _stopped(said)
     if speaks_of_a_value(error):  # the engine quotes it; what a record says must not decide what happened
         return EngineFailed("the engine failed", cause=blame(text) or _cause(lines), next_command=f"read {log}")
     other_state = _first(lines, _OTHER_STATE)
@@ -111,6 +107,22 @@ def _said(error: BaseException | None) -> list[str]:
     said = [line.strip() for line in lines if line.strip() and not _JAVA_NOISE.match(line)]
     cause = getattr(error, "_cause", None) or error.__cause__
     return said or _said(None if cause is error else cause)
+
+
+def _stopped(said: str) -> RuleStopped:
+    """`said`: the view and its rule, and where the record is, as the contract puts it."""
+    if re.match(rf"[^ ]+\.{UNREADABLE}\b", said):
+        return RuleStopped(
+            f"a record that cannot be read stops the pipeline: {said}",
+            cause="its format says `unreadable: stop`; the batch is not finished and will run again",
+            next_command="see to its schema in the registry, or let such records be dead letters: "
+            "`unreadable: dead-letter`; then: penstock run FILE",
+        )
+    return RuleStopped(
+        f"a record broke a rule that stops the pipeline: {said}",
+        cause="the rule says `otherwise: stop`; the batch is not finished and will run again",
+        next_command="mend the producer or the rule, then: penstock run FILE",
+    )
 
 
 def _first(lines: list[str], signs: tuple[str, ...]) -> str:

@@ -44,7 +44,7 @@ def lag_of(pipeline: Pipeline) -> Lag:
     no lag."""
     config, home = client_config(pipeline), build.home(pipeline)
     log, last = SparkLog(home.spark), Ledger(home.ledger).last()
-    topics = subscribe(config, pipeline.source).topics
+    topics = subscribe(config, pipeline.source, last.topics if last else ()).topics  # none that are held back
     require_same(last.topics if last else {}, topics, instead(pipeline, log))
     places = partitions_of(pipeline.source, topics)
     looked = look(config, topics).topics  # before the checkpoint is read: a run may go on meanwhile

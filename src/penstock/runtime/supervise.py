@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+ACCEPT_NEW = "to read them: penstock run FILE --accept new-topics"
 _POLL_S = 0.1
 
 
@@ -122,7 +123,7 @@ def subscribed(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> Subscrip
     found = subscribe(config, pipeline.source, known, accept_new="new-topics" in assembly.accepted)
     assembly.topics.facts(known.keys() & found.topics.keys())
     if found.held:
-        watch.warn(f"held back, because they are new: {', '.join(found.held)}; to read them: --accept new-topics")
+        watch.warn(f"held back, because they are new: {', '.join(found.held)}; {ACCEPT_NEW}")
     return found
 
 

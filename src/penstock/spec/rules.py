@@ -120,7 +120,8 @@ class Rule(Part):
     otherwise: Literal["dead-letter", "drop", "stop"] = Field(
         "dead-letter",
         description="What happens to a record that breaks the rule: it becomes a dead letter, it is dropped "
-        "and counted, or the pipeline stops before the batch is written.",
+        "and counted, or the pipeline stops before the view is written. Sinks of other views may hold the batch by "
+        "then; it runs again, and they keep it once.",
     )
 
     @model_validator(mode="after")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 DECODE = "!decode"
 TOMBSTONE = "!tombstone"
 _REPEATED = "_repeated"  # only while a `unique` rule is computed
+UNREADABLE = "unreadable"  # what is said in the place of a rule, of a record that no rule could be asked about
 STOP_MARK = "penstock rule-stopped"  # begins the engine's error text when a `stop` rule is broken
 
 
@@ -101,7 +102,7 @@ class Contract:
             if self.stop_unreadable != self.stop_unreadable_key:  # the reason of a key begins so
                 of_key = error["reason"].startswith(record.OF_KEY)
                 strange = strange & (of_key if self.stop_unreadable_key else ~of_key)
-            said = F.concat(F.lit(f"{STOP_MARK} {self.view}.unreadable"), _position(), F.lit("; "), error["reason"])
+            said = F.concat(F.lit(f"{STOP_MARK} {self.view}.{UNREADABLE}"), _position(), F.lit("; "), error["reason"])
             found.append((strange, F.raise_error(said).cast("string")))
         if self.drop_tombstones:
             found.append((error["class"] == record.NULL_VALUE, F.lit(TOMBSTONE)))

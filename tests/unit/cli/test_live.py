@@ -49,3 +49,13 @@ def test_batch_and_sums_say_dropped_of_rules_only_and_name_what_a_sink_was_not_g
     assert "read 20, all 15, late 0, sums 3, dead letters 1, dropped 4, 15 left out before sink late in 1.5 s;" in said
     facts = shown.summary()
     assert (facts["dropped"], facts["left_out"]) == (4, {"all": 0, "late": 15, "sums": 0})
+
+
+def test_topic_that_is_held_back_is_told_when_it_appears_and_once(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = Lines()
+    shown._tell_of(["old"])  # the start has told
+    assert capsys.readouterr().err == ""
+    for held in (["new", "old"], ["new", "old"]):
+        shown._tell_of(held)
+    told = "held back, because they are new: new; to read them: penstock run FILE --accept new-topics"
+    assert capsys.readouterr().err.count(told) == 1

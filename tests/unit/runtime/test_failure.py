@@ -49,6 +49,9 @@ def test_broken_stop_rule_says_rule_value_and_position_and_nothing_of_the_engine
 
 
 def test_values_in_a_broken_rule_cannot_pass_for_another_failure() -> None:
+    strange = thrown("a", "penstock rule-stopped payments.unreadable at t-0 offset 7; schema 9 is not known")
+    assert strange.what.startswith("a record that cannot be read stops the pipeline: payments.unreadable at t-0")
+    assert "`unreadable: dead-letter`" in str(strange.next_command)
     assert type(thrown("a", "penstock rule-stopped v.r: ; note = Connection refused, KAFKA_DATA_LOSS")) is RuleStopped
 
 

@@ -78,11 +78,11 @@ def _require_untouched(pipeline: Pipeline, batch: Batch) -> None:
     holders = build.holders(pipeline, batch)
     if holders:
         raise BatchTooLarge(
-            f"batch {batch.id} cannot be split: {holders}",
+            f"batch {batch.id} cannot be split: {build.hold_some(holders)}",
             cause="what is written says which batch it is, and would be taken for the whole of a smaller one",
             next_command="give the driver more memory (`spark.driver.memory` under `spark: conf:`), then: "
             f"penstock run FILE --accept {BatchTooLarge.code}",
-            facts={"batch": batch.id},
+            facts={"batch": batch.id, "holders": holders},
         )
 
 

@@ -30,10 +30,10 @@ def take_back(pipeline: Pipeline, home: Home, batch: int, gone: Mapping[str, str
         if gone:
             cause, instead = f"it reads a topic that is gone, so that no run can end it, and {cause}", NEW_TABLE
         raise SeekRefused(
-            f"batch {batch} is planned and not committed, and {holders}",
+            f"batch {batch} is planned and not committed, and {build.hold_some(holders)}",
             cause=cause,
             next_command=instead,
-            facts={"alternatives": [instead], "batch": batch},
+            facts={"alternatives": [instead], "batch": batch, "holders": holders},
         )
     file = home.spark / "offsets" / str(batch)
     checksum_of(file).unlink(missing_ok=True)

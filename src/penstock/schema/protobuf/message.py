@@ -94,6 +94,27 @@ def from_descriptor_set(data: bytes, message: str) -> MessageSchema:
     return MessageSchema(files, message if message in matches else matches[0])
 
 
+def same(one: bytes, other: bytes) -> bool:
+    """Whether two compiled files say the same. Their own names do not count, and the JSON names of fields neither:
+    protoc writes them down, its Python classes do not."""
+    return bool(_bare(one) == _bare(other))
+
+
+def _bare(file: bytes) -> Any:
+    found = FileDescriptorProto.FromString(file)
+    found.ClearField("name")
+    found.ClearField("source_code_info")
+    messages = list(found.message_type)
+    while messages:
+        message = messages.pop()
+        messages += message.nested_type
+        for field in (*message.field, *message.extension):
+            field.ClearField("json_name")
+    for field in found.extension:
+        field.ClearField("json_name")
+    return found
+
+
 def named(file: Any, message: str | None) -> str:
     """The full name of a message of a file, which may be given without its package; None for the only one there is."""
     names = list(_messages(file))
