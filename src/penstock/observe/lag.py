@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 _HOT_SHARE = 3.0  # times the average of the others
 _FEW = 1_000  # offsets that no partition is hot for
@@ -98,14 +97,13 @@ def measured(partitions: Sequence[PartitionLag], capacity: float | None) -> Lag:
 
 def _hot(partitions: Sequence[PartitionLag]) -> list[tuple[str, int]]:
     """Partitions that wait, or get, several times as much as the others on average."""
-    found = []
     known = [each for each in partitions if each.known]
-    for each in known:
-        others = [other for other in known if other is not each]
-        if not others:
-            continue
-        waits = each.lag > _FEW and each.lag > _HOT_SHARE * fmean(other.lag for other in others)
-        gets = each.arriving is not None and each.arriving > _HOT_SHARE * fmean(o.arriving or 0.0 for o in others)
-        if waits or (gets and (each.arriving or 0.0) * 60 > _FEW):
+    lag, arriving, others = sum(p.lag for p in known), sum(p.arriving or 0.0 for p in known), len(known) - 1
+    found = []
+    for each in known if others else ():
+        gets = each.arriving or 0.0
+        waits_more = each.lag > _FEW and each.lag * others > _HOT_SHARE * (lag - each.lag)
+        gets_more = gets * 60 > _FEW and gets * others > _HOT_SHARE * (arriving - gets)
+        if waits_more or gets_more:
             found.append((each.topic, each.partition))
     return found
