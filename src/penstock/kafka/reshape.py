@@ -23,7 +23,7 @@ from penstock.kafka.connection import Config
 from penstock.kafka.differences import PARTITIONS, REPLICATION, Difference
 from penstock.kafka.session import Session, session
 from penstock.spec.model import Pipeline
-from penstock.spec.topics import topics_of
+from penstock.spec.topics import topics_to_make
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -42,7 +42,7 @@ class Reshaped:
 
 def apply(config: Config, pipeline: Pipeline, *, force: bool = False) -> Reshaped:
     """Raises SpecInvalid for what Kafka cannot do or refuses, before anything is changed."""
-    wanted = topics_of(pipeline)
+    wanted = topics_to_make(pipeline)
     found = compare(config, pipeline, admin.topics(config))
     impossible = [each for each in found if each.fate == "impossible"]
     if impossible:
@@ -72,7 +72,9 @@ def apply(config: Config, pipeline: Pipeline, *, force: bool = False) -> Reshape
 
 def compare(config: Config, pipeline: Pipeline, there: Mapping[str, TopicFacts]) -> list[Difference]:
     """Settings that the spec gives a topic, and that it does not have. What the spec leaves out may be anything."""
-    given = {name: of for name, of in topics_of(pipeline).items() if name in pipeline.kafka.topics and name in there}
+    given = {
+        name: of for name, of in topics_to_make(pipeline).items() if name in pipeline.kafka.topics and name in there
+    }
     configs = admin.topic_configs(config, [name for name, of in given.items() if of.config])
     made = []
     for name, settings in given.items():

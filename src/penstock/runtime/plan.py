@@ -47,7 +47,7 @@ from penstock.sink.parquet import ParquetSink
 from penstock.spec.formats import BytesFormat
 from penstock.spec.model import Pipeline, TopicSettings
 from penstock.spec.real_time import batch_of
-from penstock.spec.topics import topics_of
+from penstock.spec.topics import topics_to_make
 
 T = TypeVar("T")
 
@@ -118,7 +118,7 @@ def plan(pipeline: Pipeline, accept: Collection[str] = ()) -> Plan:
         if there is None:
             found.unchecked.append("topics, what sinks and dead letters hold, positions: Kafka did not answer")
         else:
-            made.missing_topics = {name: of for name, of in topics_of(pipeline).items() if name not in there}
+            made.missing_topics = {name: of for name, of in topics_to_make(pipeline).items() if name not in there}
             made.differences = reshape.compare(config, pipeline, there)
         if at is None:
             names = there.keys() if there is not None else pipeline.source.topics

@@ -11,13 +11,20 @@ from penstock.spec.references import resolve
 _ROOM = {"max.message.bytes": str(16 * 1024 * 1024)}
 
 
+def topics_to_make(pipeline: Pipeline) -> dict[str, TopicSettings]:
+    """Those of the pipeline, and whatever else the spec gives settings for, such as the topics that a column names."""
+    others = {name: _resolved(settings, pipeline.base) for name, settings in pipeline.kafka.topics.items()}
+    return others | topics_of(pipeline)
+
+
 def topics_of(pipeline: Pipeline) -> dict[str, TopicSettings]:
-    """The topics a pipeline reads, those it writes to and those of its dead letters; and whatever else the spec gives
-    settings for, such as the topics that a column names."""
+    """The topics a pipeline reads, those it writes to and those of its dead letters."""
     given, source = pipeline.kafka.topics, pipeline.source
     named = source.pattern.only if source.pattern else list(source.topics)
     written = [sink.kafka.topic for sink in pipeline.sinks.values() if sink.kafka and sink.kafka.topic]
-    wanted = {name: TopicSettings() for name in [*named, *written]} | given
+    wanted = {name: given.get(name, TopicSettings()) for name in [*named, *written]}
+    if source.pattern:
+        wanted |= {name: settings for name, settings in given.items() if source.pattern.matches(name)}
     if pipeline.dead_letters.kafka is not None:
         for topic in named or [""]:
             name = pipeline.dead_letters.kafka.topic.replace("{topic}", topic)
