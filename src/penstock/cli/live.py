@@ -102,11 +102,11 @@ class Display(Watch):
 
     def _tell_of(self, held: Collection[str]) -> None:
         """Topics that are held back; of those that were there when the run began its start has told."""
-        from penstock.runtime.supervise import ACCEPT_NEW
+        from penstock.runtime.supervise import held_back
 
         new = sorted(set(held) - self._held) if self._held is not None else []
         if new:
-            self.warn(f"held back, because they are new: {', '.join(new)}; {ACCEPT_NEW}")
+            self.warn(held_back(new))
         self._held = set(held)
 
     def summary(self) -> dict[str, Any]:

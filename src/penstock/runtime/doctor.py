@@ -21,6 +21,7 @@ from penstock.observe.events import EventLog
 from penstock.observe.facts import Facts, Files, Finding, Held, Ran, Recreated
 from penstock.observe.lag import Lag
 from penstock.observe.verdict import Commit, Verdict, verdict
+from penstock.record import ends_of
 from penstock.runtime import build, condition
 from penstock.runtime.lag import if_answered, instead, lag_in, waiting
 from penstock.runtime.standing import if_sound, known_positions, next_positions, running
@@ -132,7 +133,7 @@ def _verdicts(
     for entry in since_seek(entries)[-_COMMITS:]:
         moment = _seconds(entry.time)
         then = if_answered(partial(admin.offsets_at, config, dict.fromkeys(known, round(moment * 1000)))) or {}
-        at = {(r.topic, r.partition): r.end for r in entry.ranges}
+        at = ends_of(entry.ranges)
         for place in known.keys() & at.keys() & then.keys():
             end = then[place]
             commits[place].append(Commit(moment, at[place], known[place].end or 0 if end is None else end))

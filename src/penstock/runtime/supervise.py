@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-ACCEPT_NEW = "to read them: penstock run FILE --accept new-topics"
 _POLL_S = 0.1
 
 
@@ -123,8 +122,13 @@ def subscribed(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> Subscrip
     found = subscribe(config, pipeline.source, known, accept_new="new-topics" in assembly.accepted)
     assembly.topics.facts(known.keys() & found.topics.keys())
     if found.held:
-        watch.warn(f"held back, because they are new: {', '.join(found.held)}; {ACCEPT_NEW}")
+        watch.warn(held_back(found.held))
     return found
+
+
+def held_back(topics: Iterable[str]) -> str:
+    """What to say of topics that wait for somebody to let them in."""
+    return f"held back, because they are new: {', '.join(topics)}; to read them: penstock run FILE --accept new-topics"
 
 
 def report_ignored_start(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> None:
