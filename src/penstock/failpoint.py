@@ -7,7 +7,7 @@ flushed, closed or handed on. The places, in the order of a batch:
 
 and inside a task that writes to Kafka:
 
-    before-init  after-init  mid-produce  after-offsets  after-commit
+    before-init  after-init  mid-produce  after-offsets  during-commit  after-commit
 
 There a third word names the victim: `mid-produce:2:worker` kills the Python worker itself, `:executor` also the JVM
 that started it, `:driver` also both processes of the driver; `:pause` stops the worker with SIGSTOP. Each fires once,
@@ -16,18 +16,24 @@ if PENSTOCK_FAILPOINT_ONCE names a file: it is made by the one that fires.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from confluent_kafka import Producer
     from pyspark.sql import DataFrame
 
 VARIABLE = "PENSTOCK_FAILPOINT"
 ONCE = "PENSTOCK_FAILPOINT_ONCE"
+DURING_COMMIT = "during-commit"
+_LISTEN_S = 30.0
 
 
 def reach(place: str, batch: int, rows: DataFrame) -> None:
@@ -70,6 +76,19 @@ class Crash:
         above = {"worker": [], "executor": [_jvm_above()], "driver": list(self.driver)}[self.victim]
         _kill([*above, os.getpid()])  # a worker that lives on could finish what it has been handed
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """What a client of Kafka has to be told for this place: its log says when a request was sent."""
+        return {"debug": "protocol"} if self.place == DURING_COMMIT else {}
+
+    def watch(self, producer: Producer, log: logging.Logger) -> None:
+        """Before a commit: whoever dies during it dies when the request was sent, and never sees the answer."""
+        if self.place != DURING_COMMIT:
+            return
+        log.addHandler(_OnceSent(self))
+        log.setLevel(logging.DEBUG)
+        threading.Thread(target=_heard, args=[producer], daemon=True).start()
+
     def _first(self) -> bool:
         if self.once is None:
             return True
@@ -80,6 +99,16 @@ class Crash:
         return True
 
 
+class _OnceSent(logging.Handler):
+    def __init__(self, crash: Crash) -> None:
+        super().__init__()
+        self._crash = crash
+
+    def emit(self, line: logging.LogRecord) -> None:
+        if "Sent EndTxnRequest" in line.getMessage():
+            self._crash.reach(DURING_COMMIT)
+
+
 def crash(batch: int, rows: DataFrame) -> Crash | None:
     """The armed failpoint inside the tasks of this batch, if there is one."""
     place, _, rest = os.environ.get(VARIABLE, "").partition(":")
@@ -87,6 +116,13 @@ def crash(batch: int, rows: DataFrame) -> Crash | None:
     if not victim or number != str(batch):
         return None
     return Crash(place, victim, tuple(_driver(rows)), os.environ.get(ONCE))
+
+
+def _heard(producer: Producer) -> None:
+    """A client hands its log lines on when it is asked for events, and a commit does not ask."""
+    until = time.monotonic() + _LISTEN_S
+    while time.monotonic() < until:
+        producer.poll(0.001)
 
 
 def _armed(place: str, batch: int) -> bool:

@@ -16,7 +16,7 @@ from tests.crash.score import keep_score
 from tests.payments import Payments
 
 WAYS = ("exactly-once-by-batch", "exactly-once-by-partition", "one pass", "one pass by batch")
-POINTS = ("before-init", "after-init", "mid-produce", "after-offsets", "after-commit")
+POINTS = ("before-init", "after-init", "mid-produce", "after-offsets", "during-commit", "after-commit")
 
 
 class Forward:

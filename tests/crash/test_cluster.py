@@ -29,20 +29,14 @@ SMALL = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running(Cluster(tmp_path_factory.mktemp("three-brokers"), brokers=3)) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     with running(Standalone(tmp_path_factory.mktemp("standalone"))) as made:
         yield made
 
 
 @pytest.fixture
-def payments(brokers: Cluster, tmp_path: Path) -> Payments:
-    return Payments(brokers.bootstrap, tmp_path, replication=3)
+def payments(payments_of_three: Payments) -> Payments:
+    return payments_of_three
 
 
 @pytest.mark.parametrize("way", WAYS if ALL else ["exactly-once-by-partition"])

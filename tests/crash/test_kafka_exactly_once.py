@@ -25,6 +25,12 @@ INIT, LATER = POINTS[:2], POINTS[2:]
 
 
 @pytest.fixture
+def payments(payments: Payments, request: pytest.FixtureRequest) -> Payments:
+    """On three brokers in `make chaos`, on the one that all tests share in `make test`."""
+    return request.getfixturevalue("payments_of_three") if ALL else payments
+
+
+@pytest.fixture
 def forward(payments: Payments, way: str) -> Forward:
     return Forward(payments, way)
 
@@ -40,11 +46,12 @@ def test_workers_that_die_in_the_middle_of_a_transaction_lose_and_repeat_nothing
     before-init, after-init: nothing was begun. Workers keep what they have taken, so only in the first batch of a
         pipeline is it certain that one gets there.
     mid-produce: some records are in Kafka, in an open transaction. after-offsets: all of them, with their mark.
+    during-commit: Kafka has been asked to commit, its answer is never seen.
     after-commit: the transaction is committed, and Spark does not know.
     """
     payments, points = forward.payments, (first, *LATER)
     payments.spec["rate"]["max_offsets"] = 400
-    sent = [payments.produce(1600, poison=0.02)]
+    sent = [payments.produce(400 * len(points), poison=0.02)]
 
     def crash(batch: int, _rows: object) -> failpoint.Crash | None:
         place = points[batch] if batch < len(points) else None

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 Config = dict[str, str]
 """Settings of a confluent-kafka client, in librdkafka's names."""
 
-_LOG = logging.getLogger("penstock.kafka.client")
+LOG = logging.getLogger("penstock.kafka.client")
 # librdkafka prints to standard error by default, and so does Python for a logger nobody listens to.
-_LOG.addHandler(logging.NullHandler())
+LOG.addHandler(logging.NullHandler())
 
 _LOOPBACK = ("localhost", "127.", "::1", "[::1]")
 
@@ -97,7 +97,7 @@ def _open(kind: Any, config: Config, more: dict[str, Any]) -> Any:
     for name, value in more.items():
         settings[name if name.endswith("_cb") else name.replace("_", ".")] = value
     try:
-        return kind(settings, logger=_LOG)
+        return kind(settings, logger=LOG)
     except KafkaException as refused:
         raise BadArgument("the Kafka client refuses its settings", cause=refused.args[0].str()) from None
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from penstock import failpoint
 from penstock.errors import Fenced, KafkaUnreachable, SinkFailed, TableDiffers
+from penstock.kafka import connection
 from penstock.kafka.transaction import Mark, Owner, Place, said_by_kafka
 from penstock.record import OUTGOING, OUTGOING_AT, OUTGOING_ERROR
 from penstock.sink.kafka.encoding import Encode
@@ -70,6 +71,10 @@ class Work:
     open_for: timedelta
     largest: int | None  # bytes that the topic takes at once, where that is known
     crash: failpoint.Crash | None = None
+
+    @property
+    def watched(self) -> dict[str, str]:
+        return self.crash.settings if self.crash is not None else {}
 
     def reach(self, place: str) -> None:
         if self.crash is not None:
@@ -130,7 +135,7 @@ class Sending:
     @classmethod
     def begin(cls, work: Work) -> Sending:
         owner, at = _KEPT.pop(work.name, (None, None))
-        if owner is not None and at == work.start:
+        if owner is not None and at == work.start and not work.watched:
             try:
                 owner.begin()
                 owner.mark({place: Mark(work.end) for place in work.places})
@@ -139,7 +144,7 @@ class Sending:
             else:
                 return cls(work, owner, work.start)
         work.reach("before-init")
-        owner = Owner.take(work.config, work.name, work.group, work.open_for, work.largest)
+        owner = Owner.take({**work.config, **work.watched}, work.name, work.group, work.open_for, work.largest)
         work.reach("after-init")
         found = max(owner.marks(work.places).values(), key=lambda mark: mark.offset, default=None)
         if found is not None and work.floor is not None and found.offset < work.floor:
@@ -185,6 +190,8 @@ class Sending:
         said = json.dumps({"batch": work.batch, "rows": rows, "letters": letters})
         self.owner.mark({place: Mark(work.end, said) for place in work.places})
         self._reach("after-offsets")
+        if work.crash is not None:
+            work.crash.watch(self.owner.producer, connection.LOG)
         self.owner.commit()
         work.reach("after-commit")
         _keep(self.owner, work.end)
