@@ -10,7 +10,7 @@ import typer
 
 from penstock.cli import output
 from penstock.cli.main import app
-from penstock.cli.output import AsJson, counted
+from penstock.cli.output import AsJson, SpecFile, counted
 from penstock.spec.model import Pipeline
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def apply(
-    file: Annotated[Path, typer.Argument(help="The spec.")],
+    file: SpecFile,
     force: Annotated[
         bool, typer.Option("--force", help="Also make changes that delete records or lower their safety.")
     ] = False,

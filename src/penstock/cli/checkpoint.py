@@ -11,7 +11,7 @@ import typer
 
 from penstock.cli import checkpoint_text, output
 from penstock.cli.main import app
-from penstock.cli.output import AsJson
+from penstock.cli.output import AsJson, SpecFile
 from penstock.errors import BadArgument, TopicRecreated, naming
 
 if TYPE_CHECKING:
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 checkpoint = typer.Typer(help="Look at a checkpoint, move it, copy it, mend it.", no_args_is_help=True)
 app.add_typer(checkpoint, name="checkpoint")
 
-Spec = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline's spec.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")]
 
 
 @checkpoint.command()
-def show(file: Spec, as_json: AsJson = False) -> None:
+def show(file: SpecFile, as_json: AsJson = False) -> None:
     """What the checkpoint holds: batches, positions with lag, ledger, sizes, state, damage.
 
     Works while the pipeline runs, and without Kafka (then without lag).
@@ -38,7 +37,7 @@ def show(file: Spec, as_json: AsJson = False) -> None:
 
 
 @checkpoint.command()
-def diff(file: Spec, as_json: AsJson = False) -> None:
+def diff(file: SpecFile, as_json: AsJson = False) -> None:
     """What the spec says otherwise than the checkpoint, and whether a start goes on with it.
 
     Exits 0 when it does, 1 when not.
@@ -62,7 +61,7 @@ def diff(file: Spec, as_json: AsJson = False) -> None:
 
 @checkpoint.command()
 def seek(
-    file: Spec,
+    file: SpecFile,
     to: Annotated[
         str | None,
         typer.Option(metavar="POSITION", help="earliest, latest, a time, or topic:partition=offset,..."),
@@ -125,7 +124,7 @@ def seek(
 
 @checkpoint.command()
 def backup(
-    file: Spec,
+    file: SpecFile,
     to: Annotated[
         Path | None,
         typer.Argument(metavar="[TO]", help="A new directory or .tar.gz. Default: below the checkpoint's `backups`."),
@@ -154,7 +153,7 @@ def backup(
 
 @checkpoint.command()
 def restore(
-    file: Spec,
+    file: SpecFile,
     source: Annotated[Path, typer.Argument(metavar="BACKUP", help="What `backup` wrote.")],
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -183,7 +182,7 @@ def restore(
 
 @checkpoint.command()
 def fork(
-    file: Spec,
+    file: SpecFile,
     other: Annotated[Path, typer.Argument(metavar="OTHER", help="The new pipeline's spec.")],
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -200,7 +199,7 @@ def fork(
 
 @checkpoint.command()
 def repair(
-    file: Spec,
+    file: SpecFile,
     source: Annotated[
         Path | None,
         typer.Option("--from", metavar="BACKUP", help="Default: the newest one below the checkpoint's `backups`."),

@@ -10,7 +10,7 @@ import typer
 
 from penstock.cli import letter_text, output
 from penstock.cli.main import app
-from penstock.cli.output import AsJson
+from penstock.cli.output import AsJson, SpecFile
 from penstock.errors import BadArgument, NotWritable
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from penstock.spec.model import Pipeline
 
 Group = tuple[str, str, str, str]
-File = Annotated[Path, typer.Argument(help="The pipeline's spec.")]
 Topic = Annotated[str | None, typer.Option(help="Only letters of this topic.")]
 Stage = Annotated[str | None, typer.Option(help="Only of this stage: decode, contract, transform or sink.")]
 Class = Annotated[str | None, typer.Option("--class", help="Only of this error class, such as malformed.")]
@@ -35,7 +34,7 @@ app.add_typer(dlq, name="dlq")
 
 @dlq.command()
 def ls(
-    file: File,
+    file: SpecFile,
     topic: Topic = None,
     stage: Stage = None,
     error_class: Class = None,
@@ -67,7 +66,7 @@ def ls(
 
 @dlq.command()
 def show(
-    file: File,
+    file: SpecFile,
     id_: Annotated[str, typer.Argument(metavar="ID", help="topic:partition:offset, as `ls` shows it.")],
     as_json: AsJson = False,
 ) -> None:
@@ -100,7 +99,7 @@ def show(
 
 
 @dlq.command()
-def stats(file: File, every: All = False, as_json: AsJson = False) -> None:
+def stats(file: SpecFile, every: All = False, as_json: AsJson = False) -> None:
     """Dead letters grouped by topic, stage, error class and reason, with one sample each."""
     from penstock.route.reason import pattern
     from penstock.runtime.replay.letters import gather
@@ -138,7 +137,7 @@ def stats(file: File, every: All = False, as_json: AsJson = False) -> None:
 
 @dlq.command()
 def export(
-    file: File,
+    file: SpecFile,
     to: Annotated[Path, typer.Option(metavar="OUT.jsonl", help="File to write; one that is there is replaced.")],
     topic: Topic = None,
     stage: Stage = None,

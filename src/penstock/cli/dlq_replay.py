@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli import letter_text, output, table
-from penstock.cli.dlq import Class, File, Reason, Since, Stage, Topic, Until, dlq
-from penstock.cli.output import AsJson
+from penstock.cli.dlq import Class, Reason, Since, Stage, Topic, Until, dlq
+from penstock.cli.output import AsJson, SpecFile
 from penstock.errors import naming
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dlq.command()
 def replay(
-    file: File,
+    file: SpecFile,
     ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only this letter; repeatable.")] = None,
     topic: Topic = None,
     stage: Stage = None,

@@ -6,13 +6,13 @@ import textwrap
 from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from penstock.cli import output
 from penstock.cli.main import app
-from penstock.cli.output import AsJson
+from penstock.cli.output import AsJson, SpecFile
 from penstock.errors import naming
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _EXIT = {"critical": 2, "warning": 1, "note": 0}
 
 
 @app.command()
-def doctor(file: Annotated[Path, typer.Argument(help="The pipeline's spec.")], as_json: AsJson = False) -> None:
+def doctor(file: SpecFile, as_json: AsJson = False) -> None:
     """Name what keeps a pipeline from keeping up, with the evidence and the fix, worst first.
 
     Changes nothing and works while it runs. Exits 0 when nothing is wrong or there are only notes, 1 with warnings, 2

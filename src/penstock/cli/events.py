@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from penstock.cli import output
 from penstock.cli.main import app
-from penstock.cli.output import AsJson
+from penstock.cli.output import AsJson, SpecFile
 from penstock.errors import BadArgument
 from penstock.observe.events import KINDS, EventLog
 
 
 @app.command()
 def events(
-    file: Annotated[Path, typer.Argument(help="The pipeline's spec.")],
+    file: SpecFile,
     kind: Annotated[
         list[str] | None,
         typer.Option(help=f"Only these: {', '.join(KINDS)}. Can repeat."),

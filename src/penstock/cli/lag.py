@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli import output, table
 from penstock.cli.main import app
-from penstock.cli.output import AsJson
+from penstock.cli.output import AsJson, SpecFile
 from penstock.cli.table import Column
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ _STATE = Column("state")  # where some do not answer
 
 @app.command()
 def lag(
-    file: Annotated[Path, typer.Argument(help="The pipeline's spec.")],
+    file: SpecFile,
     watch: Annotated[bool, typer.Option("--watch", help="Measure again and again until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(min=0.5, max=3600, help="Seconds between measurements.")] = 2.0,
     show_all: Annotated[bool, typer.Option("--all", help="Show every partition, not just those far behind.")] = False,

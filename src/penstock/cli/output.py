@@ -14,12 +14,14 @@ import sys
 import textwrap
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from penstock.errors import PenstockError
 
+SpecFile = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline's spec.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
 # Escape sequences and control characters that come from messages must not reach a terminal.

@@ -11,7 +11,7 @@ import typer
 
 from penstock.cli import output
 from penstock.cli.main import app
-from penstock.cli.output import AsJson
+from penstock.cli.output import AsJson, SpecFile
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
@@ -33,7 +33,7 @@ _BY = {
 
 @app.command()
 def plan(
-    file: Annotated[Path, typer.Argument(help="The pipeline's spec.")],
+    file: SpecFile,
     accept: Annotated[
         list[str] | None,
         typer.Option("--accept", metavar="CODE", help="As if `run` were given the same (an error says when)."),

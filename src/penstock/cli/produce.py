@@ -14,7 +14,7 @@ import typer
 
 from penstock.cli import output
 from penstock.cli.main import app
-from penstock.cli.output import AsJson
+from penstock.cli.output import AsJson, SpecFile
 from penstock.errors import BadArgument, RunFailed
 from penstock.spec.model import Pipeline
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def produce(
-    file: Annotated[Path, typer.Argument(help="The spec.")],
+    file: SpecFile,
     *,
     count: Annotated[int, typer.Option(help="Records to send.")],
     topic: Annotated[str | None, typer.Option(help="Topic to send to. Default: the spec's only source topic.")] = None,

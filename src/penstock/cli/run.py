@@ -15,13 +15,13 @@ import typer
 
 from penstock.cli import output
 from penstock.cli.main import app
-from penstock.cli.output import AsJson
+from penstock.cli.output import AsJson, SpecFile
 from penstock.errors import BadArgument, PenstockError
 
 
 @app.command()
 def run(
-    file: Annotated[Path, typer.Argument(help="The pipeline's spec.")],
+    file: SpecFile,
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="Process what is in Kafka now, then end.")
     ] = False,

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from penstock.cli import output
 from penstock.cli.main import app
-from penstock.cli.output import AsJson
+from penstock.cli.output import AsJson, SpecFile
 
 
 @app.command()
 def split(
-    file: Annotated[Path, typer.Argument(help="The pipeline's spec.")],
+    file: SpecFile,
     offsets: Annotated[
         int | None,
         typer.Option("--offsets", min=1, help="Most offsets of the batch afterwards. Default: half of them."),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli import output, table
 from penstock.cli.main import app
+from penstock.cli.output import SpecFile
 from penstock.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _OBEYED = re.compile("[\x7f-\x9f\u2028\u2029]")
 
 @app.command()
 def tail(
-    file: Annotated[Path, typer.Argument(help="The pipeline's spec.")],
+    file: SpecFile,
     topic: Annotated[str | None, typer.Argument(help="Default: the topic the pipeline reads.")] = None,
     last: Annotated[int | None, typer.Option("--last", min=0, help="The newest so many messages. Default: 10.")] = None,
     first: Annotated[

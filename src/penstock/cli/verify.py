@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli import output
 from penstock.cli.main import app
-from penstock.cli.output import AsJson
+from penstock.cli.output import AsJson, SpecFile
 
 if TYPE_CHECKING:
     from penstock.runtime.proof.report import Report
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def verify(
-    file: Annotated[Path, typer.Argument(help="The pipeline's spec.")],
+    file: SpecFile,
     backfill: Annotated[str | None, typer.Option(help="Prove this backfill instead of the stream.")] = None,
     as_json: AsJson = False,
 ) -> None:
