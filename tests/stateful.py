@@ -28,12 +28,13 @@ Test = TypeVar("Test", bound=Callable[..., None])
 
 START = 1_800_000_000  # seconds; event times of tests are counted from here
 TIMED: dict[str, Any] = {"from": "events", "time": "at", "late_after": "60s"}
+NO_KEY = "-"
 WINDOW: dict[str, Any] = {**TIMED, "size": "60s", "by": ["key"], "columns": {"n": "count(*)"}}
 
 
 @dataclass(frozen=True)
 class Event:
-    """`at`: seconds after START; None: without an event time."""
+    """`key`: NO_KEY stands for null. `at`: seconds after START; None: without an event time."""
 
     key: str
     at: int | None
@@ -41,7 +42,7 @@ class Event:
 
     def value(self) -> bytes:
         time = None if self.at is None else datetime.fromtimestamp(START + self.at, UTC).isoformat()
-        return json.dumps({"key": self.key, "at": time, "number": self.number}).encode()
+        return json.dumps({"key": None if self.key == NO_KEY else self.key, "at": time, "number": self.number}).encode()
 
 
 def some_events(count: int, until: int = 400, keys: str = "ab") -> st.SearchStrategy[list[Event]]:
@@ -84,10 +85,11 @@ def events(text: str) -> list[Event]:
 # after the restart, and when they were forgotten; records that are late, and some that just are not.
 # `test_stateful_oracles.py` shows that.
 RICH = {"first": events("a0 a10 b5 a60 a45 b130 a70 c200"), "second": events("a30 a100 b150 c255 b265 a61 b400 a405")}
-# Pairs in a batch, in two, and in two runs; a record with two counterparts; some on both sides without any; late ones.
+# Pairs in a batch, in two, and in two runs; a record with two counterparts; some on both sides without any; late ones;
+# and on both sides, at the same time, some without a key, which are no pair.
 RICH_PAIRS = {
-    "left": (events("a0 b10 a50 c20 a100 b200 a30 c210"), events("a90 b250 a280 c400 a300 b500")),
-    "right": (events("a20 b70 a60 d5 a45 c25 b220 a300"), events("c230 b140 a290 e350 b260 a600")),
+    "left": (events("a0 b10 a50 c20 a100 b200 a30 c210"), events("a90 b250 a280 -310 c400 a300 b500")),
+    "right": (events("a20 b70 a60 d5 a45 c25 b220 a300"), events("c230 b140 a290 -320 e350 b260 a600")),
 }
 
 
@@ -105,7 +107,7 @@ class Stream:
         directory.mkdir()
         made = Payments(bootstrap, directory, partitions=1)
         names = topics or ("events",)
-        fields = {"key": {"type": "string", "required": True}, "at": "timestamp", "number": "int"}
+        fields = {"key": "string", "at": "timestamp", "number": "int"}
         read = {"format": "json", "schema": {"fields": fields}}
         for name in names[1:]:
             made.create(f"{made.topic}.{name}", 1)
@@ -305,7 +307,7 @@ def pairs(
         (one, other)
         for one in kept[0]
         for other in kept[1]
-        if one.key == other.key and one.at <= other.at <= one.at + within  # type: ignore[operator]
+        if one.key == other.key != NO_KEY and one.at <= other.at <= one.at + within  # type: ignore[operator]
     ]
     alone = [one for one in kept[0] if one not in [pair[0] for pair in found]]
     alone_right = [other for other in kept[1] if other not in [pair[1] for pair in found]]
