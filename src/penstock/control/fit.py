@@ -1,19 +1,22 @@
 """How long a batch of n offsets takes: `overhead + cost * n` seconds, learned from the last batches.
 
 Medians, not means: a machine that is busy with something else makes a batch of any size slow now and then, and one such
-batch must not look like a size that is slow.
+batch must not look like a size that is slow. Where one contradicts all that was known, it is believed at once, and what
+was known comes back when the next batch bears it out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _DOUBT = 2.0  # that much may be noise; two batches that differ by more are of two worlds
 _NEAR, _FAR = 8, 6  # batches that are remembered: of about the size of the newest, and of others
 _FADING = 0.75  # the weight of each against the next
 _APART = 1.5  # sizes of two batches that tell overhead and cost apart
 _NOISE = 0.1  # of the target: a smaller difference between two batches says little
+_ESTABLISHED = 3  # batches: what they say is worth keeping beside a single one that contradicts some of them
+_BORNE_OUT = 1.25  # times longer or shorter than expected, at the most
 _LEAST_COST = 0.1  # of a batch, for its offsets, where only batches of one size are remembered
 
 Seen = tuple[tuple[int, float], ...]  # offsets and seconds, oldest first
@@ -24,6 +27,15 @@ class Fit:
     seen: Seen = ()
     overhead: float | None = None  # seconds; not known before batches of two sizes were seen
     cost: float = 0.0  # seconds per offset
+    before: Fit | None = None  # what was known before the newest batch contradicted it
+
+    def rests_on_one(self, target: float) -> bool:
+        """Overhead and cost were told apart by one batch, or not yet: without it they would be unknown, or others. Had
+        it been slow for a reason of its own, they would be wrong."""
+        if len(self.seen) < 2:
+            return True
+        without = [_fitted(self.seen[:n] + self.seen[n + 1 :], None, target) for n in range(len(self.seen))]
+        return any(overhead is None or cost * _DOUBT < self.cost for overhead, cost in without)
 
     def seconds(self, offsets: int) -> float:
         return (self.overhead or 0.0) + self.cost * offsets
@@ -42,12 +54,26 @@ class Fit:
 def learned(known: Fit, offsets: int, seconds: float, target: float) -> Fit:
     """After one more batch. The overhead is never more than this batch took as a whole."""
     new = (offsets, seconds)
+    if known.before is not None:
+        known = known.before if _borne_out(known.before, known, new) else replace(known, before=None)
     kept = [old for old in known.seen if _agree(old, new)]
     near = [old for old in kept if max(old[0], offsets) < min(old[0], offsets) * _APART]
     far = [old for old in kept if old not in near]  # overhead and cost cannot be told apart without them
     seen = (*(old for old in kept if old in near[-_NEAR:] or old in far[-_FAR:]), new)
     overhead, cost = _fitted(seen, known.overhead, target)
-    return Fit(seen, overhead if overhead is None else min(overhead, seconds), cost)
+    before = known if len(kept) < len(known.seen) >= _ESTABLISHED else None
+    return Fit(seen, overhead if overhead is None else min(overhead, seconds), cost, before)
+
+
+def _borne_out(before: Fit, since: Fit, new: tuple[int, float]) -> bool:
+    """Whether a batch is what was expected before the one that contradicted it, rather than what was since."""
+    offsets, seconds = new
+
+    def off(fit: Fit) -> float:
+        expected = fit.seconds(offsets)
+        return max(expected, seconds) / min(expected, seconds)
+
+    return off(before) < min(off(since), _BORNE_OUT)
 
 
 def _agree(one: tuple[int, float], two: tuple[int, float]) -> bool:

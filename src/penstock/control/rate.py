@@ -144,7 +144,7 @@ def decide(state: State, batch: Measurement, policy: Policy) -> tuple[State, Dec
         halved = filled and (state.halved or aim.reason == "far-above-target")
         now = replace(now, fit=fit, leaning=aim.leaning, halved=halved)
     offsets = aim.offsets
-    if not first and fit.overhead is None and not state.tried and (trial := _trial(aim, batch, policy)):
+    if not first and fit.rests_on_one(policy.target) and not state.tried and (trial := _trial(aim, batch, policy)):
         now, stay, offsets = replace(now, tried=True), replace(stay, reason="trial"), trial
     if offsets is None:
         return now, stay
