@@ -212,10 +212,14 @@ def good(number: int, **changes: Any) -> bytes:
     return json.dumps({k: v for k, v in payment.items() if v is not ...}).encode()
 
 
-def made_again(payments: Payments, partitions: int) -> None:
+def deleted(payments: Payments) -> None:
     client = connection.admin(payments.config)
     client.delete_topics([payments.topic])[payments.topic].result(10)
     until(lambda: payments.topic not in client.list_topics(timeout=5).topics)
+
+
+def made_again(payments: Payments, partitions: int) -> None:
+    deleted(payments)
 
     def created() -> bool:
         try:

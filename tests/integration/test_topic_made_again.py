@@ -1,4 +1,4 @@
-"""A topic that is deleted and created again under its name: the pipeline stops, and can go on with the new one."""
+"""A topic that is deleted, or also created again under its name: the pipeline stops, and can go on with the new one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections import Counter
 
 import pytest
 from tests.doctor_score import named
-from tests.payments import Heard, Payments, good, made_again
+from tests.payments import Heard, Payments, deleted, good, made_again
 from typer.testing import CliRunner
 
 from penstock.checkpoint.files import put
 from penstock.checkpoint.log import SparkLog, with_positions
 from penstock.cli.main import app, register
-from penstock.errors import BadArgument, TopicRecreated
+from penstock.errors import BadArgument, TopicMissing, TopicRecreated
 from penstock.runtime import build
 from penstock.runtime.doctor import examined
 from penstock.runtime.lag import lag_of
@@ -76,6 +76,31 @@ def test_pipeline_stops_and_goes_on_with_the_new_topic_from_its_start_and_with_t
     refused = CliRunner().invoke(app, ["checkpoint", "seek", str(payments.file), "--to-batch", "0"]).exception
     assert isinstance(refused, BadArgument)
     assert "after batch 0" in refused.what
+
+
+def test_topic_that_was_read_and_is_deleted_has_advice_that_ends_with_a_pipeline_that_goes_on(
+    payments: Payments,
+) -> None:
+    register()
+    payments.send(good(1))
+    payments.run()
+    deleted(payments)
+    with pytest.raises(TopicMissing) as stopped:
+        payments.run()
+    assert f"'{payments.topic}' was read before" in str(stopped.value.cause)
+    doctor = CliRunner().invoke(app, ["doctor", str(payments.file)]).exception
+    assert isinstance(doctor, TopicMissing)
+    assert (doctor.exit_status, doctor.next_command) == (3, stopped.value.next_command)
+    assert str(doctor.next_command).startswith("penstock apply FILE, which makes a new one without records; ")
+    assert "`penstock doctor FILE` names the command" in str(doctor.next_command)
+
+    assert CliRunner().invoke(app, ["apply", str(payments.file)]).exit_code == 0
+    [found] = [each for each in examined(payments.pipeline)[1] if each.cause == "topic-recreated"]
+    words = found.fix.partition("penstock ")[2].replace("FILE", str(payments.file)).split()
+    assert CliRunner().invoke(app, words).exit_code == 0
+    payments.send(good(2))
+    payments.run()
+    assert ids(payments) == [1, 2]
 
 
 def ids(payments: Payments) -> list[int]:

@@ -28,7 +28,7 @@ def doctor(file: SpecFile, as_json: AsJson = False) -> None:
     """Name what keeps a pipeline from keeping up, with the evidence and the fix, worst first.
 
     Changes nothing and works while it runs. Exits 0 when nothing is wrong or there are only notes, 1 with warnings, 2
-    when something is critical.
+    when something is critical, 3 when it cannot look: no broker answers, or a topic that is read is not there.
     """
     from penstock.runtime.doctor import examined
     from penstock.spec.load import load

@@ -35,6 +35,10 @@ SETTINGS_REFUSED = {
 CORRECT = (
     "correct the topic under `kafka: topics:` in the spec, then: penstock apply FILE"  # `check` does not ask Kafka
 )
+# An empty topic in place of one that was read is refused until somebody says that it is meant.
+_MADE_EMPTY = (
+    ", which makes a new one without records; then `penstock doctor {spec}` names the command that goes on with it"
+)
 
 _QUICK_TRIES = 2  # to be told about topics
 _NO_ANSWER = -1001  # -1 is an answer: no record is as new as that
@@ -100,22 +104,35 @@ def of_those_there(kept: Kept, names: Collection[str]) -> dict[str, TopicFacts]:
 
 
 def require_topics(
-    config: Config, names: Iterable[str], *, spec: str = "FILE", timeout: float = ANSWER_S, kept: Kept | None = None
+    config: Config,
+    names: Iterable[str],
+    *,
+    read: Collection[str] = (),
+    spec: str = "FILE",
+    timeout: float = ANSWER_S,
+    kept: Kept | None = None,
 ) -> dict[str, TopicFacts]:
-    """Facts of the named topics. Raises TopicMissing, naming all the missing; `spec` is for its advice."""
+    """Facts of the named topics. Raises TopicMissing, naming all the missing. For its advice: `read` are topics that
+    the pipeline has read before, so that they were deleted if they are missing; `spec` is its file."""
     wanted = list(names)
     with kept.session() if kept else _session(config, timeout) as session:
         found = _topics(session, set(wanted))
         missing = [name for name in wanted if name not in found]
         there = _topics(session) if missing else found
     if missing:
+        said = [_deleted(name) if name in read else _nearest(name, there) for name in missing]
+        deleted = any(name in read for name in missing)
         raise TopicMissing(
             f"no topic {', '.join(repr(name) for name in missing)}",
-            cause="; ".join(_nearest(name, there) for name in missing) + f" (cluster {config['bootstrap.servers']})",
-            next_command=f"penstock apply {spec}",
+            cause="; ".join(said) + f" (cluster {config['bootstrap.servers']})",
+            next_command=f"penstock apply {spec}" + _MADE_EMPTY.format(spec=spec) * deleted,
             facts={"missing": missing},
         )
     return {name: found[name] for name in wanted}
+
+
+def _deleted(name: str) -> str:
+    return f"'{name}' was read before and is not there any more: what was not read of it is gone"
 
 
 def _nearest(name: str, there: Iterable[str]) -> str:

@@ -40,7 +40,7 @@ class TopicWatch:
     def facts(self, topics: Iterable[str]) -> dict[str, TopicFact]:
         """View and id of each topic. Raises TopicRecreated for one that is not the one it was (G3)."""
         names = sorted(set(topics))
-        now = admin.require_topics(self.config, names, kept=self._kept)
+        now = admin.require_topics(self.config, names, read=self.known, kept=self._kept)
         require_same({name: fact for name, fact in self.known.items() if name in now}, now, self.instead)
         self.counts = {name: now[name].partitions for name in names}
         self.known = {**self.known, **{n: TopicFact(self.source.view_of(n), now[n].topic_id) for n in names}}

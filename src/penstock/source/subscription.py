@@ -26,7 +26,7 @@ def subscribe(config: Config, source: Source, known: Collection[str] = (), *, ac
     are read, unless they are accepted."""
     if source.pattern:
         return _by_pattern(config, source.pattern, set() if accept_new else set(known))
-    facts = admin.require_topics(config, source.topics)
+    facts = admin.require_topics(config, source.topics, read=known)
     if all(topic.partitions is None for topic in source.topics.values()):
         return Subscription({"subscribe": ",".join(source.topics)}, facts)
     wanted = {name: topic.partitions or [] for name, topic in source.topics.items()}
