@@ -234,15 +234,16 @@ def _within(policy: Policy, batch: Measurement, cap: float) -> int:
 
 
 def _advised(state: State, batch: Measurement, policy: Policy, fixed: Decision) -> tuple[State, Decision]:
-    """Step 2: what the guard would do, said once until it would do something else."""
+    """Step 2: what the guard would do, said once until it would do something else. A first batch is long because it
+    warms the engine up, and one of less than half the cap would be as long with half of it: neither says to halve."""
     short, long = policy.guard
     took = f"a batch of {batch.offsets:,} offsets took {batch.seconds:.1f} s"
-    said = None
-    if batch.seconds > long:
-        said = f"{took}: halve `rate.max_offsets`, or set `rate.target_batch`"
+    if batch.seconds > long and batch.offsets * 2 > batch.cap and not batch.first:
+        side, said = "halve", f"{took}: halve `rate.max_offsets`, or set `rate.target_batch`"
     elif batch.seconds < short and batch.full:
-        said = f"{took} and more was waiting: double `rate.max_offsets`, or set `rate.target_batch`"
-    side = None if said is None else "halve" if batch.seconds > long else "double"
-    if said is None or side == state.advised:
-        return replace(state, advised=side or state.advised), fixed
+        side, said = "double", f"{took} and more was waiting: double `rate.max_offsets`, or set `rate.target_batch`"
+    else:
+        return state, fixed
+    if side == state.advised:
+        return state, fixed
     return replace(state, advised=side), replace(fixed, reason="advice", said=said)
