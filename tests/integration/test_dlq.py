@@ -331,11 +331,16 @@ def test_letters_are_replayed_by_id_and_from_their_own_bytes_when_the_topic_is_g
     client = connection.admin(payments.config)
     client.delete_topics([payments.topic])[payments.topic].result(10)
     payments.spec["contract"] = {}
-    chosen = (f"{payments.topic}:0:1", f"{payments.topic}:0:77")
-    outcome, choice = replay.run(payments.pipeline, Wanted(ids=chosen), "by-id")
+    chosen = (f"{payments.topic}:0:1", f"{payments.topic}:0:2")
+    with pytest.raises(BadArgument, match=f"there is no dead letter '{payments.topic}:0:77'"):
+        replay.run(payments.pipeline, Wanted(ids=(*chosen, f"{payments.topic}:0:77")), "by-id")
+    assert replay_choice.choose(payments.pipeline, Wanted(stage="decode", ids=chosen)).left_out == {
+        "no letter to take by the other options": 2
+    }
+    outcome, choice = replay.run(payments.pipeline, Wanted(ids=chosen[:1]), "by-id")
     assert outcome is not None
     assert (outcome.name, outcome.passed) == ("by-id", 1)
-    assert choice.left_out == {"there is no such dead letter": 1}
+    assert choice.left_out == {}
     assert payments.ids() == ["p-1"]
 
 

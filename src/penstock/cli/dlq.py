@@ -11,7 +11,7 @@ import typer
 from penstock.cli import letter_text, output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson, SpecFile
-from penstock.errors import BadArgument, NotWritable
+from penstock.errors import NotWritable
 
 if TYPE_CHECKING:
     from penstock.runtime.replay.letters import Letter
@@ -72,17 +72,13 @@ def show(
 ) -> None:
     """Everything about one dead letter: key, value, headers, and every time it died."""
     from penstock.route.as_line import to_fields
-    from penstock.runtime.replay.letters import died_at
+    from penstock.runtime.replay.letters import died_at, unknown
     from penstock.spec.load import load
 
     pipeline = load(file)
     found = _with_bytes(pipeline, id_)
     if not found:
-        raise BadArgument(
-            f"there is no dead letter '{id_}'",
-            cause="an id is topic:partition:offset of the record that died",
-            next_command="penstock dlq ls FILE --all",
-        )
+        raise unknown([id_])
     died = died_at(pipeline, [death for letter, _ in found for death in letter.deaths])
     data = []
     for letter, whole in found:

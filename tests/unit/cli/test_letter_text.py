@@ -105,7 +105,7 @@ COMMAND = "penstock dlq replay payments.yaml --class broken-rule --since 2026-11
         ("show", lambda columns: letter_text.shown(LETTERS[2], WHOLE, DIED, columns)),
         ("stats", lambda columns: letter_text.grouped(GROUPS, 12_352, 31, columns)),
         ("replay-dry-run", lambda columns: dlq_replay.tried(TRIED, COMMAND, columns)),
-        ("replay", lambda columns: dlq_replay.done(DONE, {"there is no such dead letter": 1}, columns)),
+        ("replay", lambda columns: dlq_replay.done(DONE, {"a replay has brought them home already": 1}, columns)),
     ],
 )
 def test_text_is_as_it_was_approved_and_fits(

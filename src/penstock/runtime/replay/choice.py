@@ -36,7 +36,8 @@ class Choice:
 
 
 def choose(pipeline: Pipeline, wanted: Wanted, name: str | None = None, limit: int | None = None) -> Choice:
-    """The letters a replay would take now. Raises BadArgument where a replay of that name took others."""
+    """The letters a replay would take now. Raises BadArgument where a replay of that name took others, and for an id
+    that no letter has: a slip in one of them must not look as if all had been taken."""
     require_none(pipeline, "a replay")
     there = replays.found(pipeline)
     same = next((each for each in there if each.name == name), None)
@@ -58,9 +59,11 @@ def choose(pipeline: Pipeline, wanted: Wanted, name: str | None = None, limit: i
     everything = letters.gather(pipeline)
     if not wanted.ids:
         _whole(pipeline, everything)
+    if strange := sorted(set(wanted.ids) - {each.id for each in everything}):
+        raise letters.unknown(strange)
     held = [each for each in everything if wanted.holds(each)]
     picked, left_out = _picked(pipeline, _in_turn(held, [each.name for each in there]), limit)
-    left_out.update(["there is no such dead letter"] * len(set(wanted.ids) - {each.id for each in held}))
+    left_out.update(["no letter to take by the other options"] * len(set(wanted.ids) - {each.id for each in held}))
     whole = letters.whole(pipeline, {letter.key for letter in picked})
     return _with_bytes(picked, whole, set(pipeline.sinks), left_out)
 

@@ -154,6 +154,15 @@ def gather(pipeline: Pipeline) -> list[Letter]:
     return sorted(found, key=lambda letter: (letter.timestamp_ms, *letter.key))
 
 
+def unknown(ids: Iterable[str]) -> BadArgument:
+    names = ", ".join(repr(each) for each in ids)
+    return BadArgument(
+        f"there is no dead letter {names}",
+        cause="an id is topic:partition:offset of the record that died",
+        next_command="penstock dlq ls FILE --all",
+    )
+
+
 def key_of(letter: DeadLetter) -> Key:
     return (*letter.position, letter.timestamp_ms)
 
