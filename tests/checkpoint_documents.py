@@ -92,6 +92,8 @@ SCHEMAS: dict[str, Schema] = {
         time=TEXT,
         begins=many(exactly(**PLACE, next=NUMBER)),
         anew=many(TEXT),
+        missing_topics=maybe(many(TEXT)),
+        next=TEXT,
         dry_run=FLAG,
     ),
     "repair": exactly(

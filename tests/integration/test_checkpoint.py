@@ -303,7 +303,13 @@ def test_fork_begins_where_the_old_one_is_with_tables_of_its_own(payments: Payme
     new.spec["sinks"]["lake"]["delta"]["path"] = str(payments.directory / "lake")
     assert asked("fork", new.file, expect=2)["code"] == "bad-argument"  # the same table
     new.spec["sinks"]["lake"]["delta"]["path"] = "lake"
+    letters = f"{payments.topic}.new.DLT"
+    new.spec["dead_letters"] = {"kafka": {"topic": letters}}
+    planned = asked("fork", new.file, "--dry-run")
+    assert (planned["missing_topics"], planned["next"]) == ([letters], f"penstock apply {new.file}")
+    payments.create(letters)
     made = asked("fork", new.file)
+    assert (made["missing_topics"], made["next"]) == ([], f"penstock run {new.file}")
     assert sum(r["next"] for r in made["begins"]) == 10
     payments.send(*(good(n) for n in range(10, 13)))
     new.run()

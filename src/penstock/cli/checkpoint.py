@@ -189,11 +189,19 @@ def fork(
 ) -> None:
     """Let a new pipeline, with a name, a checkpoint and sinks of its own, begin where this one is."""
     from penstock.runtime.by_hand.fork import fork as make
+    from penstock.runtime.by_hand.fork import lacking
     from penstock.spec.load import load
 
-    made = make(load(file), load(other), dry_run=dry_run)
-    begins = [{**_place(r), "next": r.start} for r in made.begins]
-    found = {**asdict(made), "begins": begins, "dry_run": dry_run}
+    old, new = load(file), load(other)
+    missing = lacking(new)  # first: what can go wrong with the asking must not follow a fork that is made
+    made = make(old, new, dry_run=dry_run)
+    found = {
+        **asdict(made),
+        "begins": [{**_place(r), "next": r.start} for r in made.begins],
+        "missing_topics": missing,
+        "next": f"penstock {'run' if missing == [] else 'apply'} {other}",
+        "dry_run": dry_run,
+    }
     _print(found, as_json, checkpoint_text.fork, file)
 
 

@@ -106,7 +106,13 @@ def fork(found: Document, columns: int) -> list[str]:
     )
     rows = [(f"{r['topic']}-{r['partition']}", f"{r['next']:,}") for r in found["begins"]]
     lines += _table(("partition", "next"), rows, columns)
-    return lines + [f"  {clean(topic)}: from its first offset on" for topic in found["anew"]]
+    lines += [f"  {clean(topic)}: from its first offset on" for topic in found["anew"]]
+    missing = found["missing_topics"]
+    if missing is None:
+        lines += wrapped("Kafka does not answer: whether it has the topics of the new pipeline is not known", columns)
+    elif missing:
+        lines += wrapped(f"Kafka lacks topics that the new pipeline needs: {clean(', '.join(missing))}", columns)
+    return lines if missing == [] else [*lines, f"  before its first run: {clean(found['next'])}"]
 
 
 def repair(found: Document, columns: int) -> list[str]:

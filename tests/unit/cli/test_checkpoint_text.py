@@ -150,6 +150,8 @@ FORK: dict[str, Any] = {
     "time": "2026-11-15T11:45:00+00:00",
     "begins": [place("payments", 0, next=1_000_000), place(LONG, 1, next=7)],
     "anew": ["refunds"],
+    "missing_topics": ["payments.DLT", "payments-eur"],
+    "next": "penstock apply payments-eur.yaml",
     "dry_run": False,
 }
 CHANGES = [
@@ -195,6 +197,7 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "backup": ("backup", checkpoint_text.backup, BACKUP),
     "restore": ("restore", checkpoint_text.restored, RESTORE),
     "fork": ("fork", checkpoint_text.fork, FORK),
+    "fork-without-kafka": ("fork", checkpoint_text.fork, {**FORK, "missing_topics": None}),
     "repair": ("repair", checkpoint_text.repair, {**REPAIR, "applied": False, "aside": None}),
     "repair-passed-over": (
         "repair",

@@ -18,13 +18,18 @@ from penstock.checkpoint.files import put
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.log import Positions, SparkLog, as_json
 from penstock.errors import BadArgument, CheckpointMissing
+from penstock.kafka import admin
+from penstock.kafka.connection import client_config
+from penstock.kafka.session import Kept
 from penstock.record import OffsetRange
 from penstock.runtime import build, guard, standing
 from penstock.runtime.by_hand.noted import note
+from penstock.runtime.lag import if_answered
 from penstock.runtime.outline import target_of
 from penstock.spec.model import Pipeline
 from penstock.spec.sinks import Sink
 from penstock.spec.steps import stateful_steps
+from penstock.spec.topics import topics_of
 
 _NOTE = "fork.json"
 
@@ -86,6 +91,14 @@ def fork(old: Pipeline, new: Pipeline, *, dry_run: bool = False) -> Fork:
             facts = {"of_pipeline": old.name, "of_batch": committed, "checkpoint": str(to.path)}
             note(each, "fork", pipeline=new.name, **facts)
     return made
+
+
+def lacking(new: Pipeline) -> list[str] | None:
+    """Topics that the new pipeline reads or writes and Kafka lacks, such as that of its dead letters; None where no
+    broker answers. A fork needs no topic, and its first run all of them."""
+    wanted = [name for name in topics_of(new) if name]
+    there = if_answered(lambda: admin.of_those_there(Kept(client_config(new)), wanted))
+    return None if there is None else [name for name in wanted if name not in there]
 
 
 def origin(home: Home) -> dict[str, Any] | None:
