@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from statistics import median
+from statistics import mean, median
 
 from penstock.observe import event_time, stopped
 from penstock.observe.facts import SEVERITIES, Facts, Finding, Ran
@@ -151,9 +151,12 @@ def cap_too_high(facts: Facts) -> Iterator[Finding]:
 
 
 def target_too_short(facts: Facts) -> Iterator[Finding]:
-    """Smaller batches would not be shorter, only more: the target cannot be met at any size."""
+    """Smaller batches would not be shorter, only more: the target cannot be met at any size. Where nothing runs and
+    nothing waits there is no batch that could be too long."""
     overhead = facts.overhead_s
     if facts.target_s is None or overhead is None or overhead <= facts.target_s:
+        return
+    if not facts.running and not facts.lag.total:
         return
     yield Finding(
         "target-below-overhead",
@@ -183,14 +186,15 @@ def input_above_capacity(facts: Facts) -> Iterator[Finding]:
 def hot_partition(facts: Facts) -> Iterator[Finding]:
     for topic, partition in facts.lag.hot:
         [each] = [p for p in facts.lag.partitions if (p.topic, p.partition) == (topic, partition)]
-        others = [p.lag for p in facts.lag.partitions if p is not each]
+        others = [p for p in facts.lag.partitions if p is not each and p.known]
+        waits, gets = mean(p.lag for p in others), mean(p.arriving or 0.0 for p in others)
         yield Finding(
             "hot-partition",
             "warning",
             f"{topic}-{partition} gets or holds far more than the others",
             (
-                f"{each.lag:,} offsets wait in it, {median(others):,.0f} in the others",
-                f"{each.arriving or 0:,.0f} offsets/s arrive in it",
+                f"{each.arriving or 0:,.0f} offsets/s arrive in it, on average {gets:,.0f} in each of the others",
+                f"{each.lag:,} offsets wait in it, on average {waits:,.0f} in each of the others",
             ),
             "spread the keys of the producer; until then `source.min_partitions` reads it with several tasks",
             {"topic": topic, "partition": partition},

@@ -235,6 +235,24 @@ def test_target_above_the_cost_of_a_batch_is_met_by_its_size() -> None:
     assert examine(replace(CASES["target-below-overhead"], target_s=4.0)) == []
 
 
+def test_target_of_a_pipeline_that_is_stopped_and_has_nothing_to_read_is_no_finding() -> None:
+    stopped = replace(CASES["target-below-overhead"], running=False)
+    assert [finding.cause for finding in examine(stopped)] == ["not-running", "target-below-overhead"]
+    assert examine(replace(stopped, lag=behind(0, 0, 0))) == []
+
+
+def test_hot_partition_is_held_against_the_others_in_what_arrives_and_in_what_waits() -> None:
+    parts = [partition(0, 163_098, arriving=333.0), *(partition(p, 148_514, arriving=0.0) for p in (1, 2))]
+    [found] = examine(replace(HEALTHY, lag=measured(parts, 5_000.0)))
+    assert (found.cause, found.evidence) == (
+        "hot-partition",
+        (
+            "333 offsets/s arrive in it, on average 0 in each of the others",
+            "163,098 offsets wait in it, on average 148,514 in each of the others",
+        ),
+    )
+
+
 def test_smaller_batches_do_not_make_a_sink_slow() -> None:
     small = [*(ran(n) for n in range(7)), *(ran(n, 10, 1.0, rows=10, sink=0.5) for n in range(7, 10))]
     assert examine(replace(HEALTHY, batches=small)) == []
