@@ -147,10 +147,11 @@ def test_seek_forward_skips_and_verify_accounts_for_it_and_back_over_what_was_sk
     # A second skip, undone before anything was read: nothing is twice and nothing is missing.
     payments.send(*(good(n) for n in range(21, 25)))
     asked("seek", "--to", "latest")
-    asked("seek", "--to-batch", before + 3)
+    undone = asked("seek", "--to-batch", before + 3)
+    assert (undone["again"], undone["unread"]) == (0, 4)
     assert sum(r["end"] - r["start"] for r in asked("show")["ledger"]["skipped"]) == 10
     told = [event.facts for event in EventLog(payments.home / "events").read(["seek"])]
-    assert [(each["skipped"], each["again"]) for each in told] == [(10, 0), (4, 0), (0, 4)]
+    assert [(each["skipped"], each["again"], each["unread"]) for each in told] == [(10, 0, 0), (4, 0, 0), (0, 0, 4)]
     payments.run()
     assert ids(payments) == [*range(10), *range(20, 25)]
     report = payments.verify()

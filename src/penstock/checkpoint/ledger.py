@@ -99,7 +99,7 @@ class Entry:
     accepted: list[str] = field(default_factory=list)  # by the operator, for the start this batch began
     # Of a batch that is none, but a seek by the operator; its `ranges` are empty and say where the next one begins.
     skipped: list[OffsetRange] = field(default_factory=list)  # never read, because the operator said so
-    again: list[OffsetRange] = field(default_factory=list)  # to be read once more
+    again: list[OffsetRange] = field(default_factory=list)  # to be read after all, or once more
     renewed: dict[str, str] = field(default_factory=dict)  # topic that was made again -> the id it had before
     stateful: dict[str, StepCount] = field(default_factory=dict)  # by view
     real_time: bool = False  # sent on at least once, and counted by the engine; without views: the counts were lost

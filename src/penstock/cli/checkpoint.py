@@ -102,7 +102,7 @@ def seek(
     if made.refused:
         made.refused.naming(file)
     moves = [
-        {**_place(m), "from": m.at, "to": m.to, "skipped": m.skipped, "again": m.again}
+        {**_place(m), "from": m.at, "to": m.to, "skipped": m.skipped, "again": m.again, "unread": m.unread}
         for m in made.moves
     ]  # fmt: skip
     found = {
@@ -112,6 +112,7 @@ def seek(
         "partitions": moves,
         "skipped": sum(m.skipped for m in made.moves),
         "again": sum(m.again for m in made.moves),
+        "unread": sum(m.unread for m in made.moves),
         "renewed": sorted(made.renewed),
         "taken_back": made.taken_back,
         "refused": made.refused.as_dict() if made.refused else None,

@@ -59,11 +59,10 @@ def seek(found: Document, columns: int) -> list[str]:
         taken = f"taken back{', if' if found['dry_run'] else ':'} nobody holds any of it"
         lines += wrapped(f"batch {found['taken_back']} was planned and not committed; it is {taken}", columns, 1)
     moves = [m for m in found["partitions"] if m["from"] != m["to"] or m["topic"] in found["renewed"]]
-    rows = [
-        (f"{m['topic']}-{m['partition']}", f"{m['from']:,}", f"{m['to']:,}", f"{m['skipped']:,}", f"{m['again']:,}")
-        for m in moves
-    ]
-    lines += _table(("partition", "from", "to", "skipped", "read again"), rows, columns)
+    counts = ["from", "to", "skipped", "again"] + ["unread"] * bool(found["unread"])
+    titles = {"again": "read again", "unread": "never read"}
+    rows = [(f"{m['topic']}-{m['partition']}", *(f"{m[count]:,}" for count in counts)) for m in moves]
+    lines += _table(("partition", *(titles.get(count, count) for count in counts)), rows, columns)
     stay = len(found["partitions"]) - len(moves)
     if stay:
         lines.append(

@@ -99,9 +99,9 @@ HARMED: dict[str, Any] = {
     "forked": {"of_pipeline": "old", "of_query": QUERY, "of_batch": 7, "time": "2026-11-01T00:00:00+00:00"},
 }
 MOVES = [
-    {**place("payments", 0), "from": 1_000_000, "to": 1_234_567, "skipped": 234_567, "again": 0},
-    {**place(LONG, 1), "from": 50, "to": 20, "skipped": 0, "again": 30},
-    {**place("payments", 1), "from": 8, "to": 8, "skipped": 0, "again": 0},
+    {**place("payments", 0), "from": 1_000_000, "to": 1_234_567, "skipped": 234_567, "again": 0, "unread": 0},
+    {**place(LONG, 1), "from": 50, "to": 20, "skipped": 0, "again": 30, "unread": 0},
+    {**place("payments", 1), "from": 8, "to": 8, "skipped": 0, "again": 0, "unread": 0},
 ]
 SEEK: dict[str, Any] = {
     "pipeline": "payments",
@@ -110,6 +110,7 @@ SEEK: dict[str, Any] = {
     "partitions": MOVES,
     "skipped": 234_567,
     "again": 30,
+    "unread": 0,
     "renewed": [],
     "taken_back": None,
     "refused": None,
@@ -192,6 +193,11 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
         {**DIFF, "compatible": True, "changes": [], "unchecked": []},
     ),
     "seek-rehearsed": ("seek", checkpoint_text.seek, SEEK),
+    "seek-back-over-a-skip": (
+        "seek",
+        checkpoint_text.seek,
+        {**SEEK, "partitions": [MOVES[0], {**MOVES[1], "again": 10, "unread": 20}], "again": 10, "unread": 20},
+    ),
     "seek-refused": ("seek", checkpoint_text.seek, {**SEEK, "refused": REFUSED}),
     "seek": ("seek", checkpoint_text.seek, {**SEEK, "dry_run": False, "backup": HARMED["backups"][0]}),
     "backup": ("backup", checkpoint_text.backup, BACKUP),

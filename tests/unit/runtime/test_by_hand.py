@@ -54,8 +54,8 @@ def test_seek_there_and_back(home: Home, tmp_path: Path, monkeypatch: pytest.Mon
     back = seek.seek(pipeline(tmp_path), to)
     plain = {"renewed": None}
     assert noted(home) == [
-        ("seek", {"batch": 4, "skipped": 7, "again": 0, "backup": ahead.backup, **plain}),
-        ("seek", {"batch": 5, "skipped": 0, "again": 7, "backup": back.backup, **plain}),
+        ("seek", {"batch": 4, "skipped": 7, "again": 0, "unread": 0, "backup": ahead.backup, **plain}),
+        ("seek", {"batch": 5, "skipped": 0, "again": 0, "unread": 7, "backup": back.backup, **plain}),
     ]
 
 

@@ -13,7 +13,7 @@ from penstock.checkpoint.ledger import Entry
 from penstock.errors import BadArgument, SeekRefused
 from penstock.record import OffsetRange
 from penstock.runtime.by_hand import seek
-from penstock.runtime.by_hand.refusal import Move, refusal
+from penstock.runtime.by_hand.refusal import Move, moved, refusal
 from penstock.runtime.by_hand.seek_target import Wanted
 from penstock.spec.model import Pipeline
 
@@ -79,6 +79,16 @@ def test_state_and_no_move_at_all_are_refused() -> None:
 def test_ledger_with_a_hole_proves_no_offset_unread() -> None:
     hole = [replace(READ[1], accepted=["ledger-missing"])]
     assert judged(5, SINKS["delta append"], entries=hole) == "sink 'sink-0' would hold records twice"
+    [move] = moved({("payments", 0): 47}, {("payments", 0): 15}, hole)
+    assert (move.again, move.unread) == (32, 0)
+
+
+@pytest.mark.parametrize(
+    ("to", "counts"), [(50, (3, 0, 0)), (47, (0, 0, 0)), (30, (0, 0, 17)), (20, (0, 0, 27)), (15, (0, 5, 27))]
+)
+def test_offsets_that_were_only_skipped_are_not_read_again(to: int, counts: tuple[int, int, int]) -> None:
+    [move] = moved({("payments", 0): 47}, {("payments", 0): to}, READ)  # 20 to 47 were skipped
+    assert (move.skipped, move.again, move.unread) == counts
 
 
 @pytest.mark.parametrize("dry_run", [True, False])

@@ -12,12 +12,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.checkpoint.ledger import Entry
+from penstock.checkpoint.log import Positions
 from penstock.errors import BadArgument, LedgerMissing, PenstockError, SeekRefused
 from penstock.record import OffsetRange
+from penstock.runtime.proof.offsets import joined
 from penstock.spec.model import Pipeline
 from penstock.spec.sinks import Sink
 
@@ -32,18 +34,41 @@ class Move:
     partition: int
     at: int
     to: int
+    again: int = 0  # offsets that it goes back over and that a batch has read
 
     @property
     def skipped(self) -> int:
         return max(0, self.to - self.at)
 
     @property
-    def again(self) -> int:
+    def back(self) -> int:
         return max(0, self.at - self.to)
+
+    @property
+    def unread(self) -> int:
+        """Offsets that it goes back over and that no batch has read, such as those of a skip that is taken back."""
+        return self.back - self.again
 
     @property
     def range(self) -> OffsetRange:
         return OffsetRange(self.topic, self.partition, min(self.at, self.to), max(self.at, self.to))
+
+
+def moved(at: Positions, to: Positions, entries: Sequence[Entry]) -> list[Move]:
+    """The move of every partition; those that `to` does not name stay where they are."""
+    read, unknown = joined(r for entry in entries for r in entry.ranges), _incomplete(entries)
+    moves = []
+    for where in sorted(at):
+        begin, end = to.get(where, at[where]), at[where]
+        spans = [(begin, end)] if unknown else read.get(where, [])
+        again = sum(max(0, min(end, last) - max(begin, first)) for first, last in spans)
+        moves.append(Move(*where, end, begin, again))
+    return moves
+
+
+def _incomplete(entries: Iterable[Entry]) -> bool:
+    """The ledger lacks batches, which may have read anything: it proves no offset unread."""
+    return any(LedgerMissing.code in entry.accepted for entry in entries)
 
 
 def refusal(
@@ -51,7 +76,7 @@ def refusal(
 ) -> PenstockError | None:
     """Why checkpoint, state, sinks and dead letters would not agree after the seek; None: they would. `renews`: it goes
     on with a topic that was made again, of which no offset was read yet."""
-    if not renews and not any(move.skipped or move.again for move in moves):
+    if not renews and all(move.at == move.to for move in moves):
         return BadArgument("the next batch begins there already", next_command="penstock checkpoint show FILE")
     if stateful:
         return _refused(
@@ -60,12 +85,12 @@ def refusal(
             "would miss records or have them twice",
             [NEW_TABLE],
         )
-    back = [move for move in moves if move.again]
-    unknown = any(LedgerMissing.code in entry.accepted for entry in entries)
+    back = [move for move in moves if move.back]
+    unknown = _incomplete(entries)
     reads = [entry for entry in entries if unknown or any(_overlap(r, m.range) for r in entry.ranges for m in back)]
     if not back or not reads:
         return None  # forward, or over what was never read
-    number = sum(move.again for move in back)
+    number = sum(move.back for move in back)
     for name, sink in pipeline.sinks.items():
         why = _twice(sink)
         if why:

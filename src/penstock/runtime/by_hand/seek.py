@@ -41,7 +41,7 @@ from penstock.runtime import build, guard, positions, standing
 from penstock.runtime.by_hand import fork, renewing
 from penstock.runtime.by_hand import seek_target as target
 from penstock.runtime.by_hand.noted import note
-from penstock.runtime.by_hand.refusal import Move, refusal
+from penstock.runtime.by_hand.refusal import Move, moved, refusal
 from penstock.runtime.by_hand.seek_target import Wanted
 from penstock.runtime.by_hand.take_back import take_back
 from penstock.runtime.proof.renewed import Former
@@ -116,6 +116,7 @@ def seek(pipeline: Pipeline, wanted: Wanted) -> Seek:
             batch=made.batch,
             skipped=sum(move.skipped for move in made.moves),
             again=sum(move.again for move in made.moves),
+            unread=sum(move.unread for move in made.moves),
             renewed=", ".join(sorted(made.renewed)) or None,
             backup=str(place),
         )
@@ -137,11 +138,11 @@ def _rehearsed(pipeline: Pipeline, now: _Now, wanted: Wanted) -> Seek:
         where: positions.readable(there.marks[where], there.stable[where], asked[where], where)
         for where in asked.keys() & there.marks.keys()
     }
-    moves = [Move(*where, at[where], to.get(where, at[where])) for where in sorted(at)]
     topics = {**known, **{name: TopicFact(pipeline.source.view_of(name), id_) for name, id_ in ids.items()}}
     number = (now.committed if now.pending is None else now.pending) + 1
     present = Former({name: fact.id for name, fact in topics.items()})
     entries = [replace(entry, ranges=present.present(entry)) for entry in now.entries]
+    moves = moved(at, to, entries)
     against = refusal(pipeline, moves, entries, stateful=now.stateful, renews=bool(renewed))
     if now.unfinished:
         return Seek(pipeline.name, number - 1, moves, topics, renewed, taken_back=now.pending, refused=against)
@@ -211,7 +212,7 @@ def _write(home: Home, made: Seek) -> None:
         views={},
         sinks={},
         skipped=[move.range for move in moved if move.skipped],
-        again=[move.range for move in moved if move.again],
+        again=[move.range for move in moved if move.back],
         renewed=made.renewed,
     )
     ledger.append(entry)
