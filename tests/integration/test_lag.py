@@ -76,6 +76,12 @@ def test_before_the_first_run_everything_waits_and_no_group_is_there(payments: P
     assert found.total == 100
     assert found.capacity is None
     assert all(each.group is None for each in found.partitions)
+    assert found.gone == 0
+    for each in found.partitions:
+        payments.expire(each.end or 0, each.partition)
+    found = lag_of(payments.pipeline)
+    assert (found.total, found.gone) == (0, 100)
+    assert "before these 100 offsets expired, and no run will read them" in penstock("lag", payments.file).stdout
 
 
 def test_mirror_shows_committed_batches_only_and_can_be_turned_off(payments: Payments) -> None:

@@ -75,6 +75,7 @@ def document(pipeline: Pipeline, found: Lag) -> dict[str, Any]:
         "complete": not found.unknown,
         "lag": found.total,
         "expired": sum(found.expired.values()),
+        "gone": found.gone,
         "behind_s": found.behind_s,
         "capacity": found.capacity,
         "arriving": found.arriving,
@@ -89,6 +90,7 @@ def document(pipeline: Pipeline, found: Lag) -> dict[str, Any]:
                 "end": each.end,
                 "lag": each.lag if each.known else None,
                 "expired": each.expired,
+                "gone": each.gone,
                 "group_lag": each.group_lag,
                 "behind_s": each.behind_s,
                 "estimated": each.estimated,
@@ -110,6 +112,8 @@ def show(pipeline: Pipeline, found: Lag, show_all: bool) -> None:
     output.say(f"  {_outlook(found, runs)}")
     if found.capacity is None and not _started(pipeline):
         output.say(f"  the stream has not run yet: positions are where `start: {pipeline.source.start_text()}` begins")
+        if found.gone:
+            output.say(f"  before these {output.counted(found.gone, 'offset')} expired, and no run will read them")
     if batch := batch_of(pipeline.trigger):
         output.say(
             f"  real-time: the position is that of the last batch, and one lasts {text(batch)}; what came since has "

@@ -23,6 +23,7 @@ class PartitionLag:
     arriving: float | None  # offsets per second over the last minute
     first: int = 0  # that Kafka still holds
     state: str = ""  # why it does not answer: silent, offline
+    gone: int = 0  # offsets before `first`, where a pipeline that has not run yet begins there because it is the first
 
     @property
     def known(self) -> bool:
@@ -67,6 +68,11 @@ class Lag:
     def expired(self) -> dict[tuple[str, int], int]:
         """Partitions whose next offset Kafka no longer holds, and how many it does not."""
         return {(each.topic, each.partition): each.expired for each in self.partitions if each.expired}
+
+    @property
+    def gone(self) -> int:
+        """Offsets that expired before the first run. They do not wait: `start` asks for the first that is there."""
+        return sum(each.gone for each in self.partitions)
 
     @property
     def behind_s(self) -> float | None:

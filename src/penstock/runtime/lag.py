@@ -67,7 +67,8 @@ def waiting(places: Iterable[Place], looked: Iterable[Topic], at: Positions | No
         begin = None if at is None else at.get(place, JOINED)
         next_ = first if begin == EARLIEST else end if begin == LATEST else begin
         state = "offline" if part and part.offline else "silent" if part is None or part.silent else ""
-        found.append(PartitionLag(*place, next_, None, end, None, False, None, first or 0, state))
+        gone = first or 0 if begin == EARLIEST else 0
+        found.append(PartitionLag(*place, next_, None, end, None, False, None, first or 0, state, gone))
     return found
 
 

@@ -166,6 +166,20 @@ def test_partitions_past_the_worst_are_summed_up(pipeline: Pipeline, capsys: pyt
     assert "payments-79 " not in page
 
 
+def test_records_that_all_expired_before_the_first_run_are_told(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = measured([part(0, 3_000, 3_000, gone=3_000), part(1, 2_000, 2_000, gone=2_000)], None)
+    show(pipeline, found, show_all=False)
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "payments: not running, caught up"
+    assert told[2:4] == [
+        "  the stream has not run yet: positions are where `start: earliest` begins",
+        "  before these 5,000 offsets expired, and no run will read them",
+    ]
+    assert document(pipeline, found)["gone"] == 5_000
+
+
 def test_names_from_kafka_cannot_command_the_terminal(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
     odd = PartitionLag("a\x1b[2J", 0, 0, 0, 5, None, False, 0.0)
     show(pipeline, measured([odd], 1.0), show_all=False)
@@ -186,6 +200,7 @@ def test_document_says_never_as_no_time(pipeline: Pipeline) -> None:
         "end": 100,
         "lag": 100,
         "expired": 0,
+        "gone": 0,
         "group_lag": 100,
         "behind_s": 30.0,
         "estimated": False,
