@@ -11,7 +11,7 @@ import typer
 from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson, SpecFile
-from penstock.errors import BadArgument
+from penstock.errors import BadArgument, naming
 from penstock.observe.events import KINDS, EventLog
 
 
@@ -36,7 +36,7 @@ def events(
     log = EventLog(build.home(load(file)).events)
     _require_known(kind or (), log)
     found = list(log.read(kind or (), datetime.fromtimestamp(moment(since) / 1000, UTC) if since else None))
-    shown = [event.as_dict() for event in found[-last:]]
+    shown = [naming(event.as_dict(), file) for event in found[-last:]]
 
     def human() -> None:
         if len(found) > len(shown):
@@ -69,6 +69,9 @@ def _line(event: dict[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
+    """On one line: of a text with several the first, for `--json` has them all."""
     if isinstance(value, dict):
         return " ".join(f"{name}={_value(each)}" for name, each in value.items())
+    if isinstance(value, str) and len(lines := value.splitlines()) > 1:
+        return f"{lines[0]} (and {output.counted(len(lines) - 1, 'line')} more)"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

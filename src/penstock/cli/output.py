@@ -113,7 +113,6 @@ def report(error: PenstockError, as_json: bool) -> None:
         say_line({"error": error.as_dict()})  # `run` prints lines
         return
     note(f"error[{error.code}]: {error.what}")
-    if error.cause:
-        note(f"  cause: {error.cause}")
-    if error.next_command:
-        note(f"  next:  {error.next_command}")
+    for name, said in (("cause: ", error.cause), ("next:  ", error.next_command)):
+        if said:
+            note(f"  {name}{said}".replace("\n", "\n" + " " * 9))  # further lines stand below the first

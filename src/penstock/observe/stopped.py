@@ -132,7 +132,7 @@ def spent_budget(facts: Facts) -> Iterator[Finding]:
         "dead-letter-budget",
         "critical",
         f"the dead-letter budget is spent: {failed.what}",
-        (failed.cause or f"batch {facts.stuck.batch} is not written", _NOBODY),
+        (*(failed.cause or f"batch {facts.stuck.batch} is not written").splitlines(), _NOBODY),
         failed.advice
         or f"mend the spec or the producer, then: penstock run FILE; or: penstock run FILE --accept {BUDGET}",
         {"batch": facts.stuck.batch},

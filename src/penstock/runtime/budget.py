@@ -135,16 +135,19 @@ def stop(budget: Budget, batch: int, dead: int, share: Share, reasons: list[dict
     """The letters of the batch are not written: what is wrong with its records is to be read here and nowhere else.
     `reasons`: the most frequent first."""
     over = f"batch {batch}" if share.batches == 1 else f"batch {batch} and the {share.batches - 1} before it"
-    named = [f"{each['count']} × {each['stage']}, {each['class']}: {each['sample']}" for each in reasons[:_NAMED]]
+    named = [
+        f"{each['count']} × {each['stage']}, {each['class']}: {' '.join(str(each['sample']).splitlines())}"
+        for each in reasons[:_NAMED]
+    ]
     rest = len(reasons) - len(named)
     more = [f"{rest} more reason{'s' * (rest != 1)}"] if rest else []
-    looked_at = f"of the first {_LOOKED_AT:,}: " if dead > _LOOKED_AT else ""
+    looked_at = [f"of the first {_LOOKED_AT:,}:"] if dead > _LOOKED_AT else []
     earlier = share.dead - dead
     before = [f"{earlier:,} are of earlier batches, `penstock dlq stats` shows them"] if earlier else []
     return DeadLetterBudget(
         f"{share.dead:,} of {share.read:,} records of {over} are dead ({share.of_all:.1%}), "
         f"the budget is {budget.share:.1%}",
-        cause=looked_at + "; ".join([*named, *more, *before]),
+        cause="\n".join([*looked_at, *named, *more, *before]),
         next_command="nothing of the batch is written: mend the spec or the producer, then: penstock run FILE; "
         f"or let this batch through: penstock run FILE --accept {DeadLetterBudget.code}",
         facts={

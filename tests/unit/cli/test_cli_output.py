@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.cli import output
 from penstock.cli.output import clean
+from penstock.errors import TopicMissing
 
 
 @given(st.text())
@@ -39,3 +40,10 @@ def test_control_character_is_shown_as_its_code(text: str, shown: str) -> None:
 def test_note_goes_to_standard_error_cleaned_and_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
     output.note("one\x1b[31m\ntwo")
     assert capsys.readouterr() == ("", "one\\x1b[31m\ntwo\n")
+
+
+def test_further_lines_of_an_error_stand_below_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    output.report(TopicMissing("no topic", cause="one\ntwo", next_command="penstock apply FILE"), as_json=False)
+    assert capsys.readouterr().err == (
+        "error[topic-missing]: no topic\n  cause: one\n         two\n  next:  penstock apply FILE\n"
+    )

@@ -165,11 +165,11 @@ def test_advice_that_ends_before_the_start_goes_on_with_it() -> None:
 
 
 def test_spent_budget_is_the_cause_as_long_as_its_batch_is_the_next_one_and_nobody_tries_it() -> None:
-    failed = Failed("dead-letter-budget", "9 of 10 records are dead", "9 × malformed", "mend the spec")
+    failed = Failed("dead-letter-budget", "9 of 10 records are dead", "8 × malformed\n1 × null-value", "mend the spec")
     spent = replace(STOPPED, failed=failed, stuck=Stuck(10, 5.0))
     [found] = examine(spent)
     assert (found.cause, found.fix) == ("dead-letter-budget", "mend the spec")
-    assert found.evidence[0] == "9 × malformed"
+    assert found.evidence[:2] == ("8 × malformed", "1 × null-value")
     assert examine(replace(spent, running=True)) == []
     assert [finding.cause for finding in examine(replace(spent, stuck=None))] == ["not-running"]
 

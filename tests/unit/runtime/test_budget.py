@@ -53,7 +53,7 @@ def test_error_has_ten_reasons_and_the_most_frequent_first(kinds: int, last: str
         for at, n in enumerate(counts)
     ]
     error = stop(BUDGET, 7, sum(counts), Share(100, sum(counts), 1), list(reasons))
-    said = str(error.cause).split("; ")
+    said = str(error.cause).split("\n")
     assert said[:2] == ["20 × s, c: t-0 offset 0", "1 × s, c: t-0 offset 1"]
     assert (said[9], said[-1]) == ("1 × s, c: t-0 offset 9", last)
     assert error.facts["reasons"] == reasons
