@@ -118,7 +118,7 @@ def test_interrupt_while_commands_are_loaded_exits_130_in_silence() -> None:
 
 def test_command_line_that_is_wrong_is_an_error_like_any_other() -> None:
     out, err = ended("pass", "verify", expected=2)
-    assert (out, err.splitlines()[0]) == ("", "error[bad-argument]: missing argument 'file'")
+    assert (out, err.splitlines()[0]) == ("", "error[bad-argument]: missing argument 'FILE'")
     for arguments in (["verify", "--json"], ["nothing", "--json"], ["fail", "--json", "--no-such-option"]):
         out, err = ended("pass", *arguments, expected=2)
         assert (json.loads(out)["error"]["code"], err) == ("bad-argument", "")
