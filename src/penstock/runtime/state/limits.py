@@ -32,21 +32,21 @@ def require_none(pipeline: Pipeline, what: str) -> None:
 
 def require_same_steps(pipeline: Pipeline, home: Home) -> None:
     """Raise CheckpointForeign where the checkpoint holds the state of other steps, or none: the engine may take it.
-    Called once per start and by `plan`."""
+    Called once per start and by `plan`.
+
+    The first batch may be cut off before it has made any state. With the same steps it runs again, from nothing."""
     before, log, kept = remembered.read(home), SparkLog(home.spark), in_stream(pipeline)
     if log.planned() is None:
         return
-    if not log.stateful and kept:
-        raise _other(kept[-1], "the checkpoint holds no state", f"'{kept[-1]}' would begin in the middle, with nothing")
-    if not log.stateful:
-        return
-    if not kept:
-        raise _other("", "the steps that kept state are gone", "the checkpoint holds state of theirs")
     now, then = remembered.of(pipeline).steps, before.steps if before else {}
-    for view in kept if before else ():
-        if now[view] != then.get(view):
-            said = then.get(view, "not there")
-            raise _other(view, f"the state in the checkpoint is not that of step '{view}'", f"it was: {said}")
+    other = next((view for view in kept if before and now[view] != then.get(view)), None)
+    if kept and not log.stateful and (other or log.committed() is not None):
+        raise _other(kept[-1], "the checkpoint holds no state", f"'{kept[-1]}' would begin in the middle, with nothing")
+    if log.stateful and not kept:
+        raise _other("", "the steps that kept state are gone", "the checkpoint holds state of theirs")
+    if log.stateful and other:
+        said = then.get(other, "not there")
+        raise _other(other, f"the state in the checkpoint is not that of step '{other}'", f"it was: {said}")
 
 
 def in_stream(pipeline: Pipeline) -> list[str]:
