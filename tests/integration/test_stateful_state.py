@@ -229,7 +229,11 @@ def test_what_state_does_not_allow(kafka: Cluster, directory: Path) -> None:
     with pytest.raises(CheckpointForeign, match="not that of step 'counts'") as raised:
         stream.run()
     assert [problem.as_dict() for problem in planned.problems] == [raised.value.as_dict()]
-    payments.spec["transform"] = [{"view": "counts", "window": {**WINDOW, "time": "number"}}]
+    payments.spec["transform"] = [
+        {"view": "some", "sql": "select * from events"},
+        {"view": "counts", "window": {**WINDOW, "from": "some", "time": "number"}},
+    ]
+    payments.spec["sinks"]["late"] = {"from": "counts_late", "parquet": {"path": "late"}}
     [problem] = [p for p in plan.plan(payments.pipeline).problems if isinstance(p, StepFailed)]
     assert "'number' is a int" in problem.what
 

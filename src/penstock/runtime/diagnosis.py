@@ -17,6 +17,7 @@ from penstock.runtime import build, supervise
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.inlet import Inlet
 from penstock.spec.model import Pipeline
+from penstock.spec.stateful_check import late_view_names
 from penstock.spec.steps import Step
 
 if TYPE_CHECKING:
@@ -91,21 +92,20 @@ def _sound_rules(spark: SparkSession, assembly: Assembly, inlet: Inlet, found: l
     return replace(inlet, contract=replace(inlet.contract, rules=tuple(sound)))
 
 
-def _sound_steps(
-    spark: SparkSession, assembly: Assembly, found: list[PenstockError]
-) -> tuple[list[Step], dict[str, Step]]:
-    """The steps that resolve, and the views that do not. A step over a broken view is broken too, but no news."""
+def _sound_steps(spark: SparkSession, assembly: Assembly, found: list[PenstockError]) -> tuple[list[Step], set[str]]:
+    """The steps that resolve, and the views that do not, with those of late rows. A step over a broken view is broken
+    too, but no news."""
     sound: list[Step] = []
-    broken: dict[str, Step] = {}
+    broken: set[str] = set()
     for step in assembly.transform.steps:
         if any(re.search(rf"\b{re.escape(view)}\b", step.text, re.IGNORECASE) for view in broken):
-            broken[step.view] = step
+            broken |= {step.view, *late_view_names([step])}
             continue
         error = _settled(spark, replace(assembly, outlets=[]), [*sound, step])
         if error is None:
             sound.append(step)
         else:
-            broken[step.view] = step
+            broken |= {step.view, *late_view_names([step])}
             found.append(error)
     return sound, broken
 
