@@ -28,6 +28,7 @@ from tests.stateful import (
 )
 from typer.testing import CliRunner
 
+from penstock.checkpoint.log import SparkLog
 from penstock.cli.main import app, register
 from penstock.errors import BadArgument, CheckpointForeign, PenstockError, SeekRefused, StepFailed
 from penstock.local.broker import Cluster
@@ -276,6 +277,34 @@ def test_columns_that_no_longer_fit_the_state_are_refused_before_anything_is_wri
     assert stream.entries() == before
     stream.run()  # as it was, it goes on
     assert len(stream.entries()) > len(before)
+
+
+def test_class_that_fails_is_told_and_once_it_is_mended_the_batch_runs_again(kafka: Cluster, directory: Path) -> None:
+    """`init` fails before there is any state: the checkpoint has the offsets of its first batch and nothing else."""
+    stream = Stream.make(kafka.bootstrap, directory, [{"view": "quiet", "state": STATE}])
+    broken, file = stream.payments.directory / "broken", stream.payments.directory / "quiet.py"
+    lines = Path(processors.__file__).read_text().split("\n")
+    methods = ("init", "handleInputRows", "handleExpiredTimer")
+    for method in methods:  # of the first class
+        at = next(i for i, line in enumerate(lines) if line.startswith(f"    def {method}("))
+        lines.insert(at + 1, f'        assert open({str(broken)!r}).read() != "{method}", "not yet"')
+    file.write_text("\n".join(lines))
+    stream.feed([Event("a", 0), Event("a", 10), Event("b", 5), Event("z", 2000)])
+    for method in methods:
+        broken.write_text(method)
+        with pytest.raises(StepFailed, match="step 'quiet': quiet:Quiet fails") as raised:
+            stream.run()
+        assert str(raised.value.cause).startswith("AssertionError: not yet (quiet.py:")
+        assert str(raised.value.cause).endswith(f", in {method})")
+        assert str(raised.value.next_command).startswith("correct quiet:Quiet, then: penstock run FILE")
+        assert raised.value.facts == {"view": "quiet"}  # of which the command says the line
+        assert stream.rows() == []
+        assert SparkLog(stream.payments.home / "spark").stateful == (method != "init")
+    broken.write_text("")
+    stream.run()
+    assert Counter((row["key"], row["n"]) for row in stream.rows()) == Counter([("a", 2), ("b", 1)])
+    report = stream.payments.verify()
+    assert report.complete, report.findings
 
 
 def test_class_that_fails_on_a_row_stops_before_anything_is_written_and_says_where(tmp_path: Path) -> None:

@@ -90,6 +90,10 @@ class Assembly:
         if self.flow is not None:
             self.flow.report = report
 
+    def blamed(self, error: BaseException) -> BaseException:
+        """The error; where a class of the user's raised it in the stream, what to say of that."""
+        return (self.flow.blamed(error) if self.flow else None) or error
+
     def process(self, raw: DataFrame, batch_id: int) -> Entry:
         """`raw`: the records of the batch, or what came out of the stateful steps (see `state`)."""
         if self.readers.refresh():

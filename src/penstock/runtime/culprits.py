@@ -32,6 +32,15 @@ def searching(batch: int, ranges: Iterable[OffsetRange]) -> str:
     return f"batch {batch}: a step or a condition fails on some record; looking for which, among {offsets:,} offsets"
 
 
+def whole(error: BaseException | None) -> str:
+    """What an error and its causes say, one after the other. PySpark keeps a cause in a place of its own."""
+    said: list[str] = []
+    while error is not None:
+        said.append(str(error))
+        error = getattr(error, "_cause", None) or error.__cause__
+    return "\n".join(said)
+
+
 def speaks_of_a_value(error: BaseException) -> bool:
     """SQL's data exceptions, whose states begin with 22, and what functions of Python steps raise. The engine wraps
     them, in Java's exceptions too."""

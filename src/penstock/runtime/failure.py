@@ -50,6 +50,7 @@ _RAISED_BY_SQL = " SQLSTATE: P0001"  # the engine ends with it what `raise_error
 _OURS = re.compile(
     r"^penstock\.errors\.(\w+): (.*)$(?:\ncause: (.*)$)?(?:\nnext: (.*)$)?", re.MULTILINE
 )  # the traceback of a worker, with the notes that an error of ours has
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)
 _JAVA_NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: java\.lang\.Thread)")
 # What Spark says of the query behind the message of an error, or where that is empty as all of it: a heading, ids,
 # positions, the plan. None of it is a cause.
@@ -95,7 +96,13 @@ def translate(error: BaseException, log: Path) -> PenstockError:
     away = _first(lines, _KAFKA_AWAY)
     if away:
         return KafkaUnreachable("Kafka did not answer", cause=away, next_command="penstock ps")
-    return EngineFailed("the engine failed", cause=_cause(lines), next_command=f"read {log}")
+    return EngineFailed("the engine failed", cause=_of_python(text) or _cause(lines), next_command=f"read {log}")
+
+
+def _of_python(text: str) -> str | None:
+    """The exception of a Python worker: what the engine says of it is only that there was one."""
+    found = _TRACEBACK.findall(text)
+    return found[-1][:500] if found else None
 
 
 def _said(error: BaseException | None) -> list[str]:

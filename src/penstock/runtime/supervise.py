@@ -148,7 +148,8 @@ def _keep_running(query: Callable[[_Batches], StreamingQuery], batches: _Batches
                 return
             batches = batches.again(replace(batches.assembly, replay=True))  # with another cap
         except Exception as raised:
-            renewed = bear.after_failure(batches.failure or raised, batches.assembly)
+            failure = batches.assembly.blamed(batches.failure or raised)
+            renewed = bear.after_failure(failure, batches.assembly)
             if renewed is None:
                 return
             batches = batches.again(renewed)

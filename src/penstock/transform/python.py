@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,26 +41,42 @@ def rows(view: str, step: PythonStep, base: Path, made: dict[str, DataFrame]) ->
 
 
 def blame(text: str) -> str | None:
-    """What a worker said, in one line, where it was a function of the user's that raised; else None."""
+    """What a worker said, in one line, where it was a function of the user's that raised, and a record can be to blame
+    for it; else None."""
+    found = _raised(text, python_module.files)
+    return None if found is None or found[0].split(".")[-1] in _NOT_OF_A_VALUE else found[1]
+
+
+def raised_in(module: str, text: str) -> str | None:
+    """What a worker said, in one line, where it was raised in this module of the user's, whatever it was; else None."""
+    path = module.replace(".", "/")
+    found = _raised(text, (f"{path}.py", f"{path}/__init__.py"))
+    return found[1] if found else None
+
+
+def _raised(text: str, files: Collection[str]) -> tuple[str, str] | None:
+    """The kind of an exception, and all of it in one line with its place in one of these files."""
     if "penstock.errors." in text:
         return None
     lines = text.split("\n")
-    frames = [(i, found) for i, line in enumerate(lines) if (found := _FRAME.match(line)) and _is_step(found["file"])]
+    frames = [
+        (i, found) for i, line in enumerate(lines) if (found := _FRAME.match(line)) and _is_step(found["file"], files)
+    ]
     if not frames:
         return None
     last, frame = frames[-1]
     raised = next(
         (found for line in lines[last + 1 :] if not line.startswith(" ") and (found := _RAISED.match(line))), None
     )
-    if raised is None or raised["kind"].split(".")[-1] in _NOT_OF_A_VALUE:
+    if raised is None:
         return None
     said = f"{raised['kind']}: {raised['text']}" if raised["text"] else raised["kind"]
-    return f"{said} ({Path(frame['file']).name}:{frame['line']}, in {frame['name']})"
+    return raised["kind"], f"{said} ({Path(frame['file']).name}:{frame['line']}, in {frame['name']})"
 
 
-def _is_step(file: str) -> bool:
-    """Whether a file that a worker names is one of theirs, and not one of the engine's or ours that ends alike."""
-    if not any(file == name or file.endswith(f"/{name}") for name in python_module.files):
+def _is_step(file: str, files: Collection[str]) -> bool:
+    """Whether a file that a worker names is one of these, and not one of the engine's or ours that ends alike."""
+    if not any(file == name or file.endswith(f"/{name}") for name in files):
         return False
     for package in ("penstock", "pyspark"):
         home = Path(importlib.import_module(package).__file__ or "").parent

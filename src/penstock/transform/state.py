@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +41,29 @@ def processor(view: str, of: State, base: Path) -> Any:
         raise _unusable(view, of, python_module.said(error)) from error
     if not isinstance(made, StatefulProcessor):
         raise _unusable(view, of, "it is not a pyspark.sql.streaming.StatefulProcessor")
+    if wrong := _called_otherwise(made, of):
+        raise _unusable(view, of, wrong)
     python_module.by_value(base)
     return made
+
+
+def _called_otherwise(made: Any, of: State) -> str | None:
+    """Which method does not take what Spark calls it with. Without this it would show when the first timer expires."""
+    calls: dict[str, tuple[tuple[str, ...], dict[str, None]]] = {
+        "init": (("handle",), {}),
+        "handleInputRows": (("key", "rows", "timerValues"), {}),
+        "close": ((), {}),
+    }
+    if of.timers != "none":
+        calls["handleExpiredTimer"] = (), dict.fromkeys(("key", "timerValues", "expiredTimerInfo"))
+    for name, (by_position, by_name) in calls.items():
+        try:
+            inspect.signature(getattr(made, name)).bind(*by_position, **by_name)
+        except TypeError as error:
+            code = inspect.unwrap(getattr(made, name)).__code__
+            said = f"{name}: {error} ({Path(code.co_filename).name}:{code.co_firstlineno})"
+            return f"{said}; Spark calls {name}({', '.join((*by_position, *by_name))})"
+    return None
 
 
 def _unusable(view: str, of: State, cause: str) -> StepFailed:

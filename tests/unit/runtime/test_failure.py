@@ -180,3 +180,14 @@ def test_what_spark_says_of_the_query_itself_is_no_cause(text: str, by: str | No
     error = translate(OfTheQuery(text, RuntimeError(by) if by else None), LOG)
     assert type(error) is EngineFailed
     assert error.cause == cause
+
+
+def test_exception_of_a_python_worker_is_the_cause_and_not_that_there_was_one() -> None:
+    """Raised in the engine's own Python: no file of the user's is in the traceback."""
+    said = 'Traceback (most recent call last):\n  File "/opt/pyspark/worker.py", line 1, in main\n    process()\n'
+    error = thrown(
+        "org.apache.spark.SparkException: Job aborted",
+        f"An exception was thrown from the Python worker. Please see below.\n{said}TypeError: no rows\n",
+    )
+    assert type(error) is EngineFailed
+    assert error.cause == "TypeError: no rows"

@@ -51,3 +51,11 @@ def test_exception_of_a_step_is_said_in_one_line_with_its_place() -> None:
 )
 def test_whatever_no_record_can_be_blamed_for_is_not_said(raised: str, file: str) -> None:
     assert said(raised, file) is None
+
+
+@pytest.mark.parametrize("raised", ["KeyError: 'a-1'", "ModuleNotFoundError: No module named 'x'"])
+def test_whatever_a_class_raises_is_said_where_it_is_in_its_own_module(raised: str) -> None:
+    text = WORKER.format(raised=raised, file="/data/jobs/risk.py")
+    assert python.raised_in("jobs.risk", text) == f"{raised} (risk.py:12, in risk)"
+    assert python.raised_in("risk", text) == f"{raised} (risk.py:12, in risk)"
+    assert python.raised_in("steps", text) is None

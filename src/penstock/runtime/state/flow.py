@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.ledger import StepCount
 from penstock.checkpoint.log import SparkLog
-from penstock.errors import StepFailed, first_line
+from penstock.errors import PenstockError, StepFailed, first_line
 from penstock.record import Failure, OffsetRange
-from penstock.runtime.culprits import searching, speaks_of_a_value, without
+from penstock.runtime.culprits import searching, speaks_of_a_value, whole, without
 from penstock.runtime.inlet import RAW, Inlet, Position, is_one_of, source_views
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.state import set_aside
@@ -36,9 +36,10 @@ from penstock.runtime.state.operators import Running
 from penstock.runtime.watch import Report, unheard
 from penstock.source import kafka as source
 from penstock.spec.model import Pipeline
+from penstock.spec.python_step import parts
 from penstock.spec.stateful import WINDOW, Window, sides
 from penstock.spec.stateful_check import depending
-from penstock.transform.python import blame
+from penstock.transform.python import blame, raised_in
 from penstock.transform.sql import row_for_row, views_in
 from penstock.transform.steps import Moment, Transform
 from penstock.transform.watermark import late
@@ -232,6 +233,23 @@ class Flow:
             )
         return result
 
+    def blamed(self, error: BaseException, batch: int | None = None) -> StepFailed | None:
+        """What the class of a step raised, in our words; None where it was not the class. `batch`: None where it is not
+        known, as when the engine asks the class for its state before the first batch of a query."""
+        step = self.transform.keeping[-1]  # no step that keeps state can follow one with a class
+        if step.state is None or isinstance(error, PenstockError):
+            return None
+        cause = raised_in(parts(step.state.processor)[0], whole(error))
+        when = "" if batch is None else f" in batch {batch}"
+        if cause is None:
+            return None
+        return StepFailed(
+            f"step '{step.view}': {step.state.processor} fails{when}",
+            cause=cause,
+            next_command=f"correct {step.state.processor}, then: penstock run FILE; nothing of the batch was written",
+            facts={"view": step.view},
+        )
+
     def _late_before(self, batch: int) -> int:
         """Rows at or before it were late in this batch: the engine takes the watermark of the batch before."""
         return self.log.watermark(batch - 1) if batch > 0 else 0
@@ -240,13 +258,15 @@ class Flow:
         """Find the records that the stream fails on, and have it started again without them. Returns where the error
         speaks of no record."""
         if not speaks_of_a_value(error):
+            if found_out := self.blamed(error, batch):
+                raise found_out from error
             return
         ranges = tuple(self.log.ranges(batch))
         known = set_aside.within(self.aside, ranges)
         self.report(searching(batch, ranges))
         found = set_aside.search(self.transform, inlets, self.read_again(spark, ranges), ranges, known)
         if not found:
-            raise StepFailed(
+            raise self.blamed(error, batch) or StepFailed(
                 f"step '{self.view}' fails on a value of a record of batch {batch}",
                 cause=blame(str(error)) or first_line(error),
                 next_command="let the step before it cope with such values (try_divide, try_cast), then: "

@@ -156,7 +156,7 @@ class Bench:
                 for number, batch in enumerate(planned):
                     ended(assembly.process(raw(parts.spark, batch), number))
         except Exception as error:
-            outcome.error = translate(error, self._logs / session.LOG_NAME)
+            outcome.error = translate(assembly.blamed(error), self._logs / session.LOG_NAME)
         outcome.rows = {o.sink.name: parts.sinks[o.sink.name].rows() for o in outlets}
         outcome.letters = [_letter(row) for row in letters.rows()]
         return outcome
