@@ -74,14 +74,13 @@ def _read(text: str, path: Path) -> tuple[Pipeline | None, list[Mistake]]:
     if document.data is not None:
         found += lint(document, path.parent)
         found += _schema_files(document, path.parent)
-    if pipeline is not None:
-        pipeline.at(path.absolute().parent)
-        found += explain.cross_mistakes(rule_mistakes(pipeline), document)
-        found += _python_steps(pipeline, document)
+        judged = (pipeline or loose.pipeline(document.data)).at(path.absolute().parent)
+        found += explain.cross_mistakes(rule_mistakes(judged), document)
+        found += _python_steps(judged, document)
     found.sort(key=lambda mistake: (mistake.file != document.file, mistake.file, mistake.line, mistake.column))
     if pipeline is None or any(mistake.level == "error" for mistake in found):
         return None, found
-    return pipeline.at(path.absolute().parent), found
+    return pipeline, found
 
 
 def _schema(text: str, path: Path, *, flat: bool) -> tuple[Schema | None, list[Mistake]]:

@@ -23,7 +23,7 @@ _TIMES = ("date", "timestamp", "timestamp_ntz")
 
 
 def rule_mistakes(spec: Pipeline) -> Iterator[CrossMistake]:
-    """Called for a spec that is sound otherwise, with its `base`. Schemas from a registry are for `plan`."""
+    """Called for what is sound of a spec, with its `base`. Schemas from a registry are for `plan`."""
     for view, rules in spec.contract.items():
         struct = _declared(spec, view)
         if struct is None:
@@ -36,9 +36,9 @@ def rule_mistakes(spec: Pipeline) -> Iterator[CrossMistake]:
 def _declared(spec: Pipeline, view: str) -> Struct | None:
     from penstock.spec.load import declared
 
-    written = getattr(spec.source.reads()[view].value, "schema_", None)
-    kind = getattr(spec.source.reads()[view].value, "format", "")
-    if written is None or kind not in ("json", "csv"):
+    read = spec.source.reads().get(view)  # none: that is a mistake of its own
+    written = getattr(read.value, "schema_", None) if read else None
+    if read is None or written is None or read.value.format not in ("json", "csv"):
         return None
     try:
         return written.struct() if isinstance(written, Schema) else declared(spec.base, written).struct()

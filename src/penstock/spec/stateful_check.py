@@ -193,7 +193,10 @@ def _of_sinks(spec: Pipeline, steps: list[Step], keeping: list[Step]) -> Iterato
     for step in keeping[:-1]:
         inner |= depending(steps, step.view)
     inside = {view.lower() for view in inner - made}
-    if not any(sink.from_.lower() in {view.lower() for view in made} for sink in spec.sinks.values()):
+    there = {view.lower() for view in (*spec.source.reads(), *(step.view for step in steps), *late_view_names(steps))}
+    read = {sink.from_.lower() for sink in spec.sinks.values()}
+    # A sink whose view is not there may have meant this one.
+    if read <= there and not read & {view.lower() for view in made}:
         yield ("transform", i, "view"), f"no sink gets what '{last.view}' makes", []
     for name, sink in spec.sinks.items():
         if sink.from_.lower() in inside:
