@@ -45,7 +45,7 @@ def fault_of(step: PythonStep | State, base: Path) -> Fault | None:
     names = list(_names(tree.body))
     if name not in names and "*" not in names:
         return Fault(f"no {kind} '{name}' in {file.name}", instead(name, _public(tree, kind)))
-    return _wrong_number(step, tree, file) if isinstance(step, PythonStep) else None
+    return _wrong_number(step, tree, file) if isinstance(step, PythonStep) else _no_class(name, tree, file)
 
 
 def _place(module: str, name: str, base: Path) -> str:
@@ -64,6 +64,14 @@ def _wrong_number(step: PythonStep, tree: ast.Module, file: Path) -> Fault | Non
     if (given > most and not taken.vararg) or given < least:
         return Fault(f"{file.name}:{same[0].lineno}: '{step.name}' takes {most} views, `from` names {given}")
     return None
+
+
+def _no_class(name: str, tree: ast.Module, file: Path) -> Fault | None:
+    found = next((each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == name), None)
+    if found is None or any(isinstance(each, ast.ClassDef) and each.name == name for each in tree.body):
+        return None
+    message = f"{file.name}:{found.lineno}: '{name}' is a function, and a processor is a class"
+    return Fault(message, instead(name, _public(tree, "class")))
 
 
 def _public(tree: ast.Module, kind: str) -> list[str]:

@@ -25,7 +25,7 @@ _TIMES = ("date", "timestamp", "timestamp_ntz")
 def rule_mistakes(spec: Pipeline) -> Iterator[CrossMistake]:
     """Called for what is sound of a spec, with its `base`. Schemas from a registry are for `plan`."""
     for view, rules in spec.contract.items():
-        struct = _declared(spec, view)
+        struct = declared_of(spec, view)
         if struct is None:
             continue
         for i, rule in enumerate(rules):
@@ -33,7 +33,8 @@ def rule_mistakes(spec: Pipeline) -> Iterator[CrossMistake]:
                 yield ("contract", view, i, *where), text, allowed
 
 
-def _declared(spec: Pipeline, view: str) -> Struct | None:
+def declared_of(spec: Pipeline, view: str) -> Struct | None:
+    """The fields of a source view; None where they are not in the spec or its files, or cannot be read there."""
     from penstock.spec.load import declared
 
     read = spec.source.reads().get(view)  # none: that is a mistake of its own

@@ -70,7 +70,7 @@ def test_the_example_qualifies_also_with_shorter_batches(tmp_path: Path) -> None
         ),
         (
             lambda s: s["transform"][0].update(
-                sql=None, deduplicate={"from": "payments", "key": ["account"], "time": "at", "within": "1m"}
+                sql=None, deduplicate={"from": "payments", "key": ["account"], "time": "event_time", "within": "1m"}
             ),
             "transform[0].deduplicate",
             "without state",

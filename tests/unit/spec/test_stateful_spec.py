@@ -29,6 +29,7 @@ JOIN = {
     "within": "1h",
     "columns": {"key": "events.key"},
 }
+STATE = {"from": "events", "key": ["key"], "fields": {"key": "string"}, "processor": "quiet:Quiet"}
 UPSERT = {"delta": {"path": "lake", "upsert": {"key": ["window_start", "key"]}}}
 
 
@@ -72,14 +73,39 @@ def test_good_steps(tmp_path: Path, steps: list[dict[str, Any]]) -> None:
     assert mistakes(tmp_path, [cleaned(step) for step in steps]) == []
 
 
+@pytest.mark.parametrize(
+    ("step", "path", "text"),
+    [
+        ({"deduplicate": {**FIRST, "key": ["key", "kex"]}}, "deduplicate.key[1]", "view 'events' has no field 'kex'"),
+        ({"window": {**WINDOW, "time": "key"}}, "window.time", "'key' is string, and not a timestamp; allowed: at"),
+        ({"window": {**WINDOW, "by": ["zip"]}}, "window.by[0]", "view 'events' has no field 'zip'; allowed: key, at"),
+        ({"window": {**WINDOW, "time": "then"}}, "window.time", "view 'events' has no field 'then'; allowed: at"),
+        ({"state": {**STATE, "key": ["kex"]}}, "state.key[0]", "view 'events' has no field 'kex'; did you mean 'key'?"),
+        ({"join": {**JOIN, "right": {**JOIN["right"], "time": "t"}}}, "join.right.time", "'others' has no field 't'"),
+    ],
+)  # fmt: skip
+def test_fields_that_the_source_view_of_a_step_does_not_have(
+    tmp_path: Path, step: dict[str, Any], path: str, text: str
+) -> None:
+    (tmp_path / "quiet.py").write_text("class Quiet: ...")
+    [(found, said)] = mistakes(tmp_path, [{"view": "made", **step}])
+    assert found == f"transform[0].{path}"
+    assert text in said
+
+
+def test_fields_of_a_view_that_sql_makes_are_not_for_check_to_judge(tmp_path: Path) -> None:
+    steps = [{"view": "some", "sql": "select key as zip, at as then from events"}]
+    step = {"view": "d", "deduplicate": {**FIRST, "from": "some", "key": ["zip"], "time": "then"}}
+    assert mistakes(tmp_path, [*steps, step]) == []
+    reserved = {"view": "d", "deduplicate": {**FIRST, "key": ["_key", "key"]}}
+    assert mistakes(tmp_path, [reserved]) == []
+
+
 def cleaned(step: dict[str, Any]) -> dict[str, Any]:
     return {
         name: {k: v for k, v in value.items() if v is not ...} if isinstance(value, dict) else value
         for name, value in step.items()
     }
-
-
-STATE = {"from": "events", "key": ["key"], "fields": {"key": "string"}}
 
 
 @pytest.mark.parametrize(
@@ -89,6 +115,7 @@ STATE = {"from": "events", "key": ["key"], "fields": {"key": "string"}}
         ("loud:Loud", "no module 'loud'"),
         ("quiet:Quit", "no class 'Quit' in quiet.py; did you mean 'Quiet'?"),
         ("quiet", "`module:Class`"),
+        ("quiet:quiet", "quiet.py:8: 'quiet' is a function, and a processor is a class; did you mean 'Quiet'?"),
         ("quiet:Quiet", ""),
         ("jobs.quiet:Quiet", ""),
         ("json:JSONDecoder", ""),  # what an installed one is, the engine says
@@ -97,7 +124,7 @@ STATE = {"from": "events", "key": ["key"], "fields": {"key": "string"}}
 def test_class_of_a_state_step_is_looked_for_without_running_it(tmp_path: Path, processor: str, text: str) -> None:
     for file in (tmp_path / "quiet.py", tmp_path / "jobs" / "quiet.py"):
         file.parent.mkdir(exist_ok=True)
-        file.write_text("raise SystemExit\n\n\nclass Quiet:\n    pass\n")
+        file.write_text("raise SystemExit\n\n\nclass Quiet:\n    pass\n\n\ndef quiet():\n    pass\n")
     found = mistakes(tmp_path, [{"view": "s", "state": {**STATE, "processor": processor}}])
     assert [path for path, _ in found] == (["transform[0].state.processor"] if text else [])
     assert all(text in message for _, message in found), found
