@@ -232,6 +232,13 @@ class Encoding:
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
+        if self._to.origin and KAFKA not in columns.names:
+            raise SpecInvalid(
+                f"sink '{self._sink}' has `origin: true`, and view '{view}' has no column `{KAFKA}`",
+                cause=f"which record a row was made of is in `{KAFKA}`",
+                next_command=f"add `{KAFKA}` to the select of view '{view}', or leave `origin` out",
+                facts={"sink": self._sink},
+            )
         for part, how in (("key", self._to.key), ("value", self._to.value)):
             if how is not None:
                 self._parts[part] = self._prepared(part, how, columns)
@@ -244,6 +251,7 @@ class Encoding:
                 f"sink '{self._sink}' names a column that view '{view}' does not have, or not with that type",
                 cause=first_line(error),
                 next_command=f"correct the columns of sink '{self._sink}'",
+                facts={"sink": self._sink},
             ) from None
 
     def rows(self, rows: DataFrame) -> DataFrame:
@@ -345,6 +353,7 @@ class Encoding:
                 f"sink '{self._sink}' writes column '{absent[0]}', which its view does not have",
                 cause=f"it has: {', '.join(columns.names)}",
                 next_command=f"correct `columns` of sink '{self._sink}'",
+                facts={"sink": self._sink},
             )
         subject = getattr(how, "subject", None) or (f"{self._to.topic}-{part}" if self._to.topic else None)
         return prepare(how, self._sink, [columns[name] for name in fields], subject, self._base, self._registry)
