@@ -22,13 +22,13 @@ def late(facts: Facts) -> Iterator[Finding]:
         return
     share = step.late / max(step.came, 1)
     allowed = f"it waits for rows that are {span(step.late_after_s)} behind the newest" if step.late_after_s else ""
+    sinks = " and ".join(f"a sink `from: {view}`" for view in step.unread)
     yield Finding(
         "late-records",
         "warning" if share >= _MANY else "note",
         f"{step.late:,} of {step.came:,} rows came too late for '{step.view}' ({share:.1%})",
         tuple(filter(None, ("they are in no window, pair or key: what they belong to was closed", allowed))),
-        f"raise `late_after` (`within`) of '{step.view}'; to keep them, a sink `from: {step.view}_late` (of a join "
-        f"{step.view}_late_left and {step.view}_late_right)",
+        f"raise `late_after` (`within`) of '{step.view}'" + (f"; to keep them: {sinks}" if sinks else ""),
         {"view": step.view, "late": step.late, "came": step.came},
     )
 

@@ -92,6 +92,7 @@ class Timed:
     late_after_s: float | None = None  # what the spec allows
     behind_s: Sequence[float] = ()  # of each batch with records and a watermark: how far that was behind the clock
     moved_s: float = 0.0  # how far the watermark went on in these
+    unread: Sequence[str] = ()  # views of its late rows that nothing reads
 
 
 @dataclass(frozen=True)

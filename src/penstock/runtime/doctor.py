@@ -87,7 +87,7 @@ def facts_of(pipeline: Pipeline) -> Facts:
         overhead_s=_overhead(events),
         files=_files(pipeline),
         keeps_s={s.view: keeps.total_seconds() for s in pipeline.transform if (keeps := keeps_for(s.stateful))},
-        timed=timed(pipeline.transform, entries),
+        timed=timed(pipeline.transform, entries, [sink.from_ for sink in pipeline.sinks.values()]),
         registry=_registry(pipeline),
     )
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from penstock.checkpoint.ledger import Entry
 from penstock.observe.facts import Timed
 from penstock.spec.stateful import sides
+from penstock.spec.stateful_check import late_view_names, reads
 from penstock.spec.steps import Step, stateful_steps
 
 
-def timed(steps: Sequence[Step], entries: Sequence[Entry]) -> Timed | None:
-    """None for a pipeline that keeps no state."""
+def timed(steps: Sequence[Step], entries: Sequence[Entry], written: Collection[str] = ()) -> Timed | None:
+    """None for a pipeline that keeps no state. `written`: the views that sinks read."""
     step = next(iter(stateful_steps(list(steps))), None)
     if step is None or step.stateful is None:
         return None
@@ -27,4 +28,9 @@ def timed(steps: Sequence[Step], entries: Sequence[Entry]) -> Timed | None:
         late_after_s=max(allowed, default=None),
         behind_s=[datetime.fromisoformat(entry.time).timestamp() - watermark for entry, watermark in known],
         moved_s=known[-1][1] - known[0][1] if known else 0.0,
+        unread=[
+            view
+            for view in late_view_names([step])
+            if view not in written and not any(reads(each, view) for each in steps)
+        ],
     )

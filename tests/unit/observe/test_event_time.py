@@ -28,7 +28,9 @@ def test_late_rows_are_named_and_many_of_them_are_a_warning() -> None:
     assert (found.cause, found.severity) == ("late-records", "warning")
     assert found.what == "250 of 10,000 rows came too late for 'w' (2.5%)"
     assert "10 min behind the newest" in found.evidence[1]
-    assert "`from: w_late`" in found.fix
+    assert found.fix == "raise `late_after` (`within`) of 'w'"  # they are kept already
+    [found] = examine(replace(FACTS, timed=replace(STEP, late=250, unread=["w_late_left", "w_late_right"])))
+    assert found.fix.endswith("; to keep them: a sink `from: w_late_left` and a sink `from: w_late_right`")
 
 
 def test_watermark_that_is_behind_the_clock_says_whether_it_moves() -> None:

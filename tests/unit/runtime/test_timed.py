@@ -33,5 +33,11 @@ def test_late_rows_are_added_up_and_the_watermark_is_held_against_the_clock() ->
     assert found.moved_s == 100
 
 
+def test_views_of_late_rows_are_unread_where_neither_a_sink_nor_a_step_reads_them() -> None:
+    after = Step.model_validate({"view": "v", "sql": "select * from w_late"})
+    found = [timed([STEP], []), timed([STEP], [], ["w", "w_late"]), timed([STEP, after], [])]
+    assert [each and list(each.unread) for each in found] == [["w_late"], [], []]
+
+
 def test_pipeline_that_keeps_no_state_has_no_event_time() -> None:
     assert timed([Step.model_validate({"view": "v", "sql": "select 1"})], [entry(0, 10, 0, 0)]) is None
