@@ -42,6 +42,7 @@
     │   └── RuleStopped            rule-stopped
     ├── RunFailed                  exit 5   the engine, a step or a sink failed while running
     │   ├── EngineFailed           engine-failed
+    │   ├── EngineBusy             engine-busy            (retryable)
     │   ├── StepFailed             step-failed
     │   ├── SinkBusy               sink-busy              (retryable)
     │   └── SinkFailed             sink-failed
@@ -294,6 +295,13 @@ class RunFailed(PenstockError):
 
 class EngineFailed(RunFailed):
     code = "engine-failed"
+
+
+class EngineBusy(RunFailed):
+    """It has not started a Python worker in time: the machine has too much to do, which passes."""
+
+    code = "engine-busy"
+    retryable = True
 
 
 class StepFailed(RunFailed):

@@ -10,6 +10,7 @@ import pytest
 from penstock import errors
 from penstock.errors import (
     CompilerFailed,
+    EngineBusy,
     KafkaUnreachable,
     PenstockError,
     RegistryUnreachable,
@@ -124,7 +125,7 @@ def test_error_as_data_has_stable_keys_and_survives_json(error: type[PenstockErr
         "what": "it broke",
         "cause": None,
         "next": None,
-        "retryable": error in (CompilerFailed, KafkaUnreachable, RegistryUnreachable, SinkBusy),
+        "retryable": error in (CompilerFailed, EngineBusy, KafkaUnreachable, RegistryUnreachable, SinkBusy),
         "exit_status": error.exit_status,
     }
     assert json.loads(json.dumps(bare)) == bare

@@ -10,6 +10,7 @@ from penstock import errors
 from penstock.errors import (
     WITHOUT_THEM,
     CheckpointForeign,
+    EngineBusy,
     EngineFailed,
     KafkaUnreachable,
     OffsetsVanished,
@@ -37,6 +38,7 @@ _KAFKA_AWAY = (
     "CANNOT_LOAD_KAFKA",
     "Connection refused",
 )
+_WORKER_LATE = ("Python worker failed to connect back",)  # within the ten seconds that the engine gives it
 _OTHER_STATE = (
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
     "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
@@ -96,6 +98,13 @@ def translate(error: BaseException, log: Path) -> PenstockError:
     away = _first(lines, _KAFKA_AWAY)
     if away:
         return KafkaUnreachable("Kafka did not answer", cause=away, next_command="penstock ps")
+    slow = _first(lines, _WORKER_LATE)
+    if slow:
+        return EngineBusy(
+            "a Python worker of the engine did not start in time",
+            cause=slow,
+            next_command="give the machine less to do, or the pipeline fewer cores (`spark: {master: 'local[2]'}`)",
+        )
     return EngineFailed("the engine failed", cause=_of_python(text) or _cause(lines), next_command=f"read {log}")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.errors import (
     CompilerFailed,
+    EngineBusy,
     EngineFailed,
     KafkaUnreachable,
     OffsetsVanished,
@@ -191,3 +192,14 @@ def test_exception_of_a_python_worker_is_the_cause_and_not_that_there_was_one() 
     )
     assert type(error) is EngineFailed
     assert error.cause == "TypeError: no rows"
+
+
+def test_python_worker_that_did_not_start_in_time_is_tried_again() -> None:
+    error = thrown(
+        "org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 0.3",
+        "org.apache.spark.SparkException: Python worker failed to connect back.",
+        "java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back",
+    )
+    assert type(error) is EngineBusy
+    assert error.retryable
+    assert "failed to connect back" in str(error.cause)
