@@ -50,6 +50,9 @@ def test_records_are_sent_on_buried_or_dropped_and_a_restart_repeats_and_loses_n
     classes = [letters[value].error_class for value in bad]
     assert classes[:5] == ["wrong-type", "malformed", "missing-field", "broken-rule", "null-value"]
     assert classes[5:] == ["failed-step", "out-of-range"]
+    assert letters[bad[5]].reason == (
+        "sink 'large': a step up to view 'placed', or the sink's condition, fails on this record"
+    )
     assert letters[bad[6]].reason == "sink 'large': its partition is 7, the topic has 0 to 0"
     assert all(letter.headers == headers and letter.key == b"k" for letter in letters.values())
     assert letters[bad[5]].sinks == "large" and letters[bad[0]].sinks is None

@@ -45,6 +45,7 @@ class _Sent:
     """What one sink gets of a record: a struct or null; why it does not get it; of what stage."""
 
     name: str
+    view: str
     row: Column
     failed: Column  # in a step
     refused: Column  # by the sink: a failure, or null
@@ -67,7 +68,7 @@ def outgoing(assembly: Assembly, raw: DataFrame, query: str) -> DataFrame:
         beside = carried(rows, base, sink.encoding.rows(outlet.rows(made)), sink.name, outlet.view)
         rows = beside.rows.withColumnsRenamed({beside.made: f"{KAFKA}_row_{i}", beside.failed: f"{KAFKA}_failed_{i}"})
         row = F.col(f"{KAFKA}_row_{i}")
-        sent.append(_Sent(sink.name, row, F.col(f"{KAFKA}_failed_{i}"), _refused(row, sink.encoding)))
+        sent.append(_Sent(sink.name, outlet.view, row, F.col(f"{KAFKA}_failed_{i}"), _refused(row, sink.encoding)))
     dead = _letter(assembly, inlet, base, sent, query)
     rows = rows.withColumn(f"{KAFKA}_letter", dead).observe(OBSERVED, *_counts(inlet, sent))
     goes = [F.when(each.refused.isNull(), _only_outgoing(each.row)) for each in sent]
@@ -191,11 +192,13 @@ def _letter(assembly: Assembly, inlet: Inlet, base: DataFrame, sent: list[_Sent]
 
     raw, died = F.col(_RAW), F.coalesce(F.col(record.RULE).isin(inlet.contract.deadly), F.lit(False))
     stage, error_class, reason = inlet.contract.reason(base)
-    said = F.lit("a step, or the condition of a sink, cannot be computed for this record")
     verdict = F.when(died, F.struct(stage.alias("stage"), error_class.alias("class"), reason.alias("reason")))
     for each in sent:
+        said = f"sink '{each.name}': a step up to view '{each.view}', or the sink's condition, fails on this record"
         step = F.struct(
-            F.lit(record.TRANSFORM).alias("stage"), F.lit(record.FAILED_STEP).alias("class"), said.alias("reason")
+            F.lit(record.TRANSFORM).alias("stage"),
+            F.lit(record.FAILED_STEP).alias("class"),
+            F.lit(said).alias("reason"),
         )
         sink = F.struct(
             F.lit(record.SINK).alias("stage"),
