@@ -9,8 +9,10 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from psycopg import sql
 from pyspark.sql import SparkSession
 from tests.databases import KAFKA, Database, at, batch
@@ -18,6 +20,7 @@ from tests.databases import KAFKA, Database, at, batch
 from penstock.errors import SinkFailed, SpecInvalid
 from penstock.runtime.tally import Handed
 from penstock.sink.contract import Incoming, Written
+from penstock.sink.delta_upsert import DeltaUpsertSink
 from penstock.sink.postgres import PostgresSink
 
 
@@ -263,7 +266,7 @@ def after(held: dict[int, Event], events: Iterable[Event], ordered: bool) -> int
             cuts = [i for i, event in enumerate(of_partition) if event.version is None] if ordered else []
             rest = of_partition[cuts[-1] :] if cuts else of_partition
             newest.append((max(rest, key=lambda e: (rank(e), e.offset)), bool(cuts)))
-        winner, by_place = max(newest, key=lambda n: (rank(n[0]), n[0].seconds))
+        winner, by_place = max(newest, key=lambda n: (rank(n[0]), n[0].seconds, n[0].partition))
         stored = held.get(key)
         if ordered and not by_place and stored and rank(stored) > rank(winner):
             continue
@@ -280,9 +283,8 @@ def test_random_rows_and_deletes_leave_what_the_model_says(db: Database, order_b
     chance, held, offset = random.Random(seed), dict[int, Event](), 0
     for number, deletes in enumerate((0.3, 0.3, 0.0, 0.3)):
         events: list[Event] = []
-        seconds = chance.sample(
-            range(10_000), 400
-        )  # not in the order of the offsets, as a producer's clock may have it
+        # Not in the order of the offsets, as a producer's clock may have it, and often the same.
+        seconds = [chance.randrange(20) for _ in range(400)]
         for i in range(400):
             offset += 1
             gone = chance.random() < deletes
@@ -301,6 +303,27 @@ def test_random_rows_and_deletes_leave_what_the_model_says(db: Database, order_b
         assert done == Written(effects, superseded=400 - effects), seed
         found = dict(db.run("select id, n from SCHEMA.things"))
         assert found == {key: event.offset for key, event in held.items()}, seed
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_of_records_of_one_moment_in_several_partitions_delta_and_postgresql_choose_the_same(
+    db: Database, tmp_path: Path, gone: bool
+) -> None:
+    moment = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    places = [(topic, partition) for topic in ("a", "b") for partition in range(12)]
+    rows = [
+        (key, f"{topic}/{partition}", False, (topic, partition, key, moment))
+        for key in range(24)
+        for topic, partition in places[: key + 1]
+    ]
+    rows += [(99, "deleted", True, ("a", 0, 99, moment))] if gone else []
+    frame = db.frame(rows, f"id int, v string, _deleted boolean, {KAFKA}")
+    delta = DeltaUpsertSink("lake", tmp_path / "lake", ("id",))
+    delta.write(batch(), frame, replay=False)
+    db.sink().write(batch(), frame, replay=False)
+    found = dict(db.run("select id, v from SCHEMA.things"))
+    assert found == {row["id"]: row["v"] for row in DeltaTable(str(delta.path)).to_pyarrow_table().to_pylist()}
+    assert found == {key: f"{topic}/{partition}" for key, (topic, partition) in enumerate(places)}
 
 
 def test_names_that_the_sink_uses_inside_mean_nothing_in_a_view(db: Database) -> None:

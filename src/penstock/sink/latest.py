@@ -4,7 +4,8 @@ Which of two rows with one key is newer:
 
 1. `order_by`, where the sink has one: the greater value.
 2. Equal, or no `order_by`: of two records of one partition the later one. (Records of one key are in one partition by
-   Kafka's custom. Where they are not, the later timestamp.)
+   Kafka's custom. Where they are not, the later timestamp; where that is the same too, the last by topic and
+   partition: of two sinks none may choose another one.)
 3. A row without a value in `order_by` (a tombstone has none) counts by its place: it is newer than all that stand
    before it in its partition, and than what the table holds.
 

@@ -38,7 +38,7 @@ select {columns} from (
         select distinct on ({key}, {source}) * from {rows} where {reported}
         order by {key}, {source}, {largest} {offset} desc nulls last, {seq} desc
     ) of_partition
-    order by {key}, {largest} {time} desc nulls last, {source} desc
+    order by {key}, {largest} {time} desc nulls last, {place} desc nulls last
 ) latest
 {on_conflict}
 """
@@ -49,23 +49,26 @@ _ALL_WIN = "select {seq} as seq, false as gone, false as forced, row_number() ov
 _LATEST_WIN = """
 with every_one as ({sides}),
 placed as (
-    select *, row_number() over (partition by {k}, source order by place nulls first, seq) as at from every_one
+    select *, row_number() over (partition by {k}, source order by at nulls first, seq) as nth from every_one
 ),
 cut as (
-    select *, max(at) filter (where {unordered}) over (partition by {k}, source) as after from placed
+    select *, max(nth) filter (where {unordered}) over (partition by {k}, source) as after from placed
 ),
 of_partition as (
-    select distinct on ({k}, source) * from cut where after is null or at >= after
-    order by {k}, source, value desc nulls last, at desc
+    select distinct on ({k}, source) * from cut where after is null or nth >= after
+    order by {k}, source, value desc nulls last, nth desc
 )
 select seq, gone, after is not null as forced, row_number() over (order by {k}) as n from (
-    select distinct on ({k}) * from of_partition order by {k}, value desc nulls last, time desc nulls last, source desc
+    select distinct on ({k}) * from of_partition
+    order by {k}, value desc nulls last, time desc nulls last, source desc nulls last
 ) latest
 """
 _SIDE = """
-select {keys}, {value} as value, {source} as source, {time} as time, {offset} as place, {seq} as seq, {gone} as gone
+select {keys}, {value} as value, {place} as source, {time} as time, {offset} as at, {seq} as seq, {gone} as gone
 from {table} where {reported} {among}
 """
+# Where a source stands among those of the batch by topic and partition. Found by halving: a batch can have thousands.
+_PLACE = "(array[{places}]::integer[])[width_bucket({source}, array[{numbers}]::bigint[])]"
 # Keys of which a row or delete was refused, and what is asked of the others of such a key.
 _AGAIN = "create temporary table penstock_again on commit drop as select {key} from {rows} where false"
 _AMONG = "and ({key}) in (select {key} from penstock_again)"
@@ -244,13 +247,28 @@ class Merge:
         ).fetchall()
         if source is None:
             raise refused(self.sink, dict(zip(shown, values, strict=True)), self.key, why)
-        topic, partition = {number: (t, p) for report in self.reports for number, t, p in report.sources}[source]
+        topic, partition = self._sources[source]
         self._refused.append(Rejected(topic, partition, offset, why))
         if self.key:
             which = {"told": self._told(table), "number": sql.Literal(number), "keys": listed(self.key, "told")}
             self._run(connection, "insert into penstock_again select {keys} from {told} where w.n = {number}", **which)
             gone = "delete from {table} using penstock_winners w where w.n = {number} and {seq} = w.seq and {reported}"
             self._run(connection, gone, table=table, number=sql.Literal(number))
+
+    @property
+    def _sources(self) -> dict[int, tuple[str, int]]:
+        """Topic and partition of every number that staging has for them."""
+        return {number: (topic, partition) for report in self.reports for number, topic, partition in report.sources}
+
+    def _place(self) -> sql.Composable:
+        """Numbers of staging have no order; of records that are equal otherwise every sink must choose the same one."""
+        places = {number: place for place, (_, number) in enumerate(sorted((s, n) for n, s in self._sources.items()))}
+        numbers = sorted(places)
+        return sql.SQL(_PLACE).format(
+            places=sql.SQL(", ").join(sql.Literal(places[number]) for number in numbers),
+            source=sql.Identifier(SOURCE),
+            numbers=sql.SQL(", ").join(map(sql.Literal, numbers)),
+        )
 
     def _told(self, table: sql.Identifier) -> sql.Composable:
         return self._filled(_TOLD, table=table)
@@ -272,6 +290,7 @@ class Merge:
             "offset": sql.Identifier(OFFSET),
             "reported": sql.SQL("{} = any(array[{}]::bigint[])").format(sql.Identifier(TASK), tasks),
             "source": sql.Identifier(SOURCE),
+            "place": self._place(),
             "time": sql.Identifier(TIME),
             "largest": largest,
             "on_conflict": self._on_conflict(self.order_by),
