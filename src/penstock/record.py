@@ -76,6 +76,13 @@ def reserved(name: str) -> str:
     return f"{kind}: rename the field, or read with a schema that does not have it"
 
 
+def no_column(name: str) -> str:
+    """Why no field of this name can be a column of a view, and what to do about it; empty when one can."""
+    if not name or any(c < " " or c in '"\\' for c in name):  # what JSON would have to escape
+        return f"{name!r} cannot be the name of a column: all but control characters, '\"' and '\\' is allowed in one"
+    return reserved(name)
+
+
 def quoted(text: str) -> str:
     """For a reason. Bytes of it that are no text (as `surrogateescape` has them) are escaped as characters are that
     cannot be printed, and once: `'\\xff\\x00'`."""

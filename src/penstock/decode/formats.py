@@ -17,7 +17,7 @@ from penstock.decode.text import BytesDecoder, StringDecoder
 from penstock.decode.wire import WithHeader
 from penstock.errors import SpecInvalid
 from penstock.kafka.schema import Lookup, RegisteredSchema
-from penstock.record import reserved
+from penstock.record import no_column
 from penstock.schema.file import message_of, path_of, text_of
 from penstock.schema.json_schema import JsonSchemaMistake, struct_of_json_schema
 from penstock.schema.protobuf import message as protobuf_schema
@@ -91,10 +91,8 @@ def _no_columns(names: list[str]) -> str:
     """Why fields of these names cannot be the columns of a view; empty when they can."""
     lowered = [name.lower() for name in names]  # as SQL tells names apart
     for name in names:
-        if why := reserved(name):
+        if why := no_column(name):
             return why
-        if not name or any(c < " " or c in '"\\' for c in name):  # what JSON would have to escape
-            return f"{name!r} cannot be the name of a column"
         if lowered.count(name.lower()) > 1:
             return f"two fields are called '{name}', if upper and lower case do not count"
     return "" if names else "it has no fields"

@@ -11,7 +11,6 @@ snapshots must leave those made since the pipeline last ran: they are how a repl
 
 from __future__ import annotations
 
-import re
 import uuid
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from penstock.sink.iceberg_files import data_files
 from penstock.sink.iceberg_table import ATTEMPT, BATCH, ROWS, State, identity
 from penstock.sink.latest import Latest, latest, merge
 from penstock.sink.parquet_files import positions_in
+from penstock.spec.sinks import TRANSFORM, partition_column
 from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 _WAP = "write.wap.enabled"  # a property of the table; without it a staged write would be an ordinary one
 _PROPERTY = "spark.sql.iceberg.snapshot-property."
-_TRANSFORM = re.compile(r"(years|months|days|hours)\((.+)\)|bucket\((\d+), ?(.+)\)")
 # What is said to the slower of two: its batch was published meanwhile, the table changed under a merge, the table was
 # created by the other; and when an executor was lost in a merge (`latest.py`).
 _LOST_RACE = (
@@ -87,7 +86,7 @@ class IcebergSink:
     def suits(self, incoming: Incoming) -> None:
         if len(self._parts) < 2 or not all(self._parts):
             raise SpecInvalid(f"'{self.table}' is no Iceberg table", next_command="write it as namespace.name")
-        require_columns(self.name, incoming, partition_by=[_column(text) for text in self.partition_by])
+        require_columns(self.name, incoming, partition_by=[partition_column(text) for text in self.partition_by])
         if self.key:
             require_upsertable(self.name, incoming, self.key, self.order_by)
 
@@ -220,18 +219,13 @@ class IcebergSink:
         return (now := self._state()) is not None and now.rows_of(batch) is not None
 
 
-def _column(text: str) -> str:
-    found = _TRANSFORM.fullmatch(text)
-    return (found[2] or found[4]) if found else text
-
-
 def _transform(text: str) -> Column:
     from pyspark.sql import functions as F
 
-    found = _TRANSFORM.fullmatch(text)
+    found = TRANSFORM.fullmatch(text)
     if not found:
         return F.col(quoted(text))
-    column = F.col(quoted(_column(text)))
+    column = F.col(quoted(partition_column(text)))
     if found[3]:
         return F.partitioning.bucket(int(found[3]), column)
     by_time: Column = getattr(F.partitioning, found[1])(column)

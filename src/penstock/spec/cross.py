@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from penstock.record import reserved
+from penstock.record import no_column
 from penstock.spec.fields import Schema
 from penstock.spec.formats import CsvFormat, JsonFormat
 from penstock.spec.idle_keys import idle_keys
@@ -101,12 +101,12 @@ def _source_mistakes(source: Source) -> list[CrossMistake]:
 
 
 def field_mistakes(schema: Schema, *, flat: bool) -> Iterator[tuple[str, str]]:
-    """What a sound schema must not have here: columns of Penstock's own and, where it is `flat`, nested types.
+    """What a sound schema must not have here: names that no column has and, where it is `flat`, nested types.
 
     Also called for schemas in files of their own.
     """
     for name, field in schema.fields.items():
-        if why := reserved(name):
+        if why := no_column(name):
             yield name, why
         if flat and isinstance(field.resolved(), Array | Map | Struct):
             yield name, f"a field of a CSV line cannot be '{field.type}': it has no nested types"

@@ -23,6 +23,7 @@ from penstock.spec.mistake import Mistake, dotted
 from penstock.spec.model import Pipeline
 from penstock.spec.python_file import fault_of
 from penstock.spec.rule_mistakes import rule_mistakes
+from penstock.spec.sink_mistakes import sink_mistakes
 from penstock.spec.step_columns import step_column_mistakes
 
 __all__ = ["Mistake", "declared", "load", "read"]
@@ -76,7 +77,8 @@ def _read(text: str, path: Path) -> tuple[Pipeline | None, list[Mistake]]:
         found += lint(document, path.parent)
         found += _schema_files(document, path.parent)
         judged = (pipeline or loose.pipeline(document.data)).at(path.absolute().parent)
-        found += explain.cross_mistakes([*rule_mistakes(judged), *step_column_mistakes(judged)], document)
+        named = [*rule_mistakes(judged), *step_column_mistakes(judged), *sink_mistakes(judged)]
+        found += explain.cross_mistakes(named, document)
         found += _python_steps(judged, document)
     found.sort(key=lambda mistake: (mistake.file != document.file, mistake.file, mistake.line, mistake.column))
     if pipeline is None or any(mistake.level == "error" for mistake in found):

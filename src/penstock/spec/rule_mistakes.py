@@ -51,7 +51,7 @@ def _of_rule(rule: Rule, struct: Struct) -> Iterator[tuple[tuple[str, ...], str,
     kind = rule.kind
     place = (kind, "field") if kind in ("range", "regex", "one_of") else (kind,)
     for name in rule.fields or ():
-        found = _type_of(name, struct)
+        found = type_of(name, struct)
         if found is None:
             yield place, f"no field '{name}'", [member.name for member in struct.members]
         elif isinstance(found, Map) and rule.unique:
@@ -77,7 +77,7 @@ def _of_values(rule: Rule, name: str, type_: Type) -> Iterator[tuple[tuple[str, 
 _UNKNOWN: Any = object()
 
 
-def _type_of(name: str, struct: Struct) -> Type | None:
+def type_of(name: str, struct: Struct) -> Type | None:
     """None where the field is surely not there."""
     first, _, rest = name.partition(".")
     if first.lower() in (KAFKA, KEY):
@@ -86,7 +86,7 @@ def _type_of(name: str, struct: Struct) -> Type | None:
     if member is None or not rest:
         return member.type if member else None
     if isinstance(member.type, Struct):
-        return _type_of(rest, member.type)
+        return type_of(rest, member.type)
     return _UNKNOWN if isinstance(member.type, Array | Map) else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Annotated, Literal
 
@@ -80,7 +81,18 @@ class ParquetFiles(Part):
     evolve: Literal["add-columns"] | None = Field(None, description="`add-columns`: the view may gain columns.")
 
 
-CatalogName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+TRANSFORM = re.compile(r"(years|months|days|hours)\((.+)\)|bucket\((\d+), ?(.+)\)")
+
+
+def partition_column(text: str) -> str:
+    """The column in an item of Iceberg's `partition_by`."""
+    found = TRANSFORM.fullmatch(text)
+    return (found[2] or found[4]) if found else text
+
+
+CATALOG_NAME = r"^[a-z][a-z0-9_]{0,62}$"
+CatalogName = Annotated[str, StringConstraints(pattern=CATALOG_NAME)]
+ICEBERG_TABLE = r"^[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)+$"
 
 
 class IcebergHadoop(Part):
@@ -107,7 +119,7 @@ class IcebergJdbc(Part):
 class IcebergTable(Part):
     """An Iceberg table: each batch is one snapshot, published once."""
 
-    table: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)+$")] = Field(
+    table: Annotated[str, StringConstraints(pattern=ICEBERG_TABLE)] = Field(
         description="`namespace.name`.", examples=["shop.payments"]
     )
     catalog: Annotated[IcebergHadoop | IcebergJdbc, Field(discriminator="type")] = Field(description="Where it is.")

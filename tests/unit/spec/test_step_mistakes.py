@@ -138,6 +138,54 @@ def test_step_that_can_run(write: Write, step: str) -> None:
     assert pipeline is not None, mistakes
 
 
+KAFKA = "kafka: {topic: out, "
+
+
+@pytest.mark.parametrize(
+    ("sink", "path", "text"),
+    [
+        ("delta: {path: p, upsert: {key: [id, idd]}}", "delta.upsert.key[1]", "no column 'idd'; did you mean 'id'?"),
+        ("postgres: {url: u, table: t, upsert: {key: [id], order_by: n}}", "postgres.upsert.order_by", "column 'n'"),
+        ("delta: {path: p, partition_by: [day, Day]}", "delta.partition_by[1]", "did you mean 'day'?"),
+        ("parquet: {path: p, partition_by: [n]}", "parquet.partition_by[0]", "allowed: id, amount, day, tags, at"),
+        ("iceberg: {ICE, partition_by: ['bucket(16, n)']}", "iceberg.partition_by[0]", "column 'n'"),
+        ("iceberg: {ICE, upsert: {key: [n]}}", "iceberg.upsert.key[0]", "column 'n'"),
+        (KAFKA + "key: {format: string, column: at.town}}", "kafka.key.column", "no column 'at.town'"),
+        (KAFKA + "value: {format: json, columns: [id, n]}}", "kafka.value.columns[1]", "column 'n'"),
+        (KAFKA + "headers: n}", "kafka.headers", "column 'n'"),
+        (KAFKA + "headers: id}", "kafka.headers", "'id' is string"),
+        (KAFKA + "partition: n}", "kafka.partition", "column 'n'"),
+        ("kafka: {topic_column: n}", "kafka.topic_column", "column 'n'"),
+    ],
+)
+def test_column_that_the_view_of_a_sink_does_not_have(write: Write, sink: str, path: str, text: str) -> None:
+    pipeline, mistakes = read(write(with_sink(sink)))
+    assert pipeline is None
+    assert [(m.line, m.path) for m in mistakes] == [(19, f"sinks.lake.{path}")], mistakes
+    assert text in str(mistakes[0])
+    assert read(write(with_sink(sink, view="made")))[0] is not None  # what SQL makes only the engine knows
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        "postgres: {url: u, table: t, upsert: {key: [_kafka_topic, _kafka_partition, id], order_by: _kafka_offset}}",
+        "iceberg: {ICE, partition_by: [days(day), id]}",
+        KAFKA + "key: {format: bytes, column: _kafka.key}, headers: _kafka.headers}",
+        KAFKA + "key: {format: string, column: AT.city}, headers: tags}",
+        KAFKA + "value: {format: string, column: _deleted}, partition: '`id`'}",
+    ],
+)
+def test_columns_that_the_view_of_a_sink_has(write: Write, sink: str) -> None:
+    pipeline, mistakes = read(write(with_sink(sink)))
+    assert pipeline is not None, mistakes
+
+
+def with_sink(sink: str, view: str = "payments") -> str:
+    catalog = "table: a.b, catalog: {type: hadoop, warehouse: w}"
+    return spec().replace("from: made, delta: {path: lake}", f"from: {view}, {sink}".replace("ICE", catalog))
+
+
 def test_name_in_sql_may_be_a_table_where_the_engine_has_a_catalog(write: Write) -> None:
     text = GOOD.replace("from payments", "from accounts")
     assert read(write(text))[0] is None
