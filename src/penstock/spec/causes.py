@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 from penstock.spec import shape
 from penstock.spec.mistake import Path, nearest
 
-_TAG = "format"  # the key that tells the kinds of a union of parts apart
+_TAGS = ("format", "type")  # keys that tell the kinds of a union of parts apart
 _MISSING, _UNKNOWN = "missing", "extra_forbidden"
 
 
@@ -77,9 +77,12 @@ def keys_at(root: shape.Part, path: Path) -> list[str]:
 
 def keys_of_kind(root: shape.Part, path: Path, data: Any) -> tuple[str | None, list[str]]:
     """What the data says it is, where a key of it tells the branches apart, and the keys of that branch."""
-    said, parts = _at(data, path).get(_TAG), shape.parts_at(root, path)
-    meant = [part for part in parts if said in get_args(shape.keys(part).get(_TAG))]
-    return (str(said), _keys(meant)) if meant else (None, _keys(parts))
+    inside, parts = _at(data, path), shape.parts_at(root, path)
+    for tag in _TAGS:
+        meant = [part for part in parts if inside.get(tag) in get_args(shape.keys(part).get(tag))]
+        if meant:
+            return f"{tag} {inside[tag]}", _keys(meant)
+    return None, _keys(parts)
 
 
 def _keys(parts: Iterable[shape.Part]) -> list[str]:
@@ -123,7 +126,7 @@ def _walk(loc: tuple[int | str, ...], data: Any) -> tuple[Path, list[Path], bool
             path = (*path, step)
         elif step == "[key]" and last:
             return path, unions, True
-        elif last and isinstance(data, dict) and data.get(_TAG) != step and not _is_branch(step):
+        elif last and isinstance(data, dict) and step not in map(data.get, _TAGS) and not _is_branch(step):
             return (*path, step), unions, False  # a key that is not there
         else:
             unions.append(path)
@@ -137,17 +140,17 @@ def _holds(data: Any, step: str | int) -> bool:
 
 
 def _named_tag(error: ErrorDetails) -> ErrorDetails:
-    """A format that is missing or unknown, as a mistake at the key `format`."""
-    tag = {**error, "loc": (*error["loc"], _TAG)}
+    """A kind that is missing or unknown, as a mistake at the key that says it."""
+    if error["type"] not in ("union_tag_not_found", "union_tag_invalid"):
+        return error
+    tag = {**error, "loc": (*error["loc"], error["ctx"]["discriminator"].strip("'"))}
     if error["type"] == "union_tag_not_found":
         return cast(ErrorDetails, {**tag, "type": _MISSING})
-    if error["type"] == "union_tag_invalid":
-        said = error["ctx"]
-        return cast(
-            ErrorDetails,
-            {**tag, "type": "literal_error", "input": said["tag"], "ctx": {"expected": said["expected_tags"]}},
-        )
-    return error
+    said = error["ctx"]
+    return cast(
+        ErrorDetails,
+        {**tag, "type": "literal_error", "input": said["tag"], "ctx": {"expected": said["expected_tags"]}},
+    )
 
 
 def _is_branch(step: str | int) -> bool:

@@ -18,6 +18,7 @@ from penstock.spec.cross import CrossMistake
 from penstock.spec.lines import Document
 from penstock.spec.mistake import Mistake, Path, dotted, instead, near
 from penstock.spec.python_step import NAMED
+from penstock.spec.sinks import CATALOG_NAME, ICEBERG_TABLE
 from penstock.spec.start import milliseconds
 
 _EXPECTED = {
@@ -46,6 +47,8 @@ _PATTERNS = {
     words.VIEW_NAME: "letters, digits and '_', with a letter first, at most 128",
     words.TOPIC_NAME: "letters, digits, '.', '_' and '-', at most 249",
     NAMED: "`module:function` or `module:Class`, such as steps:with_risk",
+    CATALOG_NAME: "lower case letters, digits and '_', with a letter first, at most 63",
+    ICEBERG_TABLE: "namespace.name, of letters, digits and '_'",
     words.DEAD_LETTER_TOPIC: "letters, digits, '.', '_', '-' and '{topic}'",
 }
 
@@ -82,7 +85,7 @@ def _mistake(cause: Cause, document: Document, root: shape.Part) -> Mistake:
             spot = document.key_spot(path[:-1])
         case "extra_forbidden":
             kind_of, allowed = keys_of_kind(root, path[:-1], document.data)
-            code, message = "unknown-key", f"unknown key '{path[-1]}'" + (f" of format {kind_of}" if kind_of else "")
+            code, message = "unknown-key", f"unknown key '{path[-1]}'" + (f" of {kind_of}" if kind_of else "")
             hint = _comma_hint(path[-1], value) or instead(str(path[-1]), allowed)
             spot = document.key_spot(path)
         case "string_pattern_mismatch":
