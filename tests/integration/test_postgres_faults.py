@@ -308,5 +308,6 @@ def test_table_that_lost_batches_or_is_ahead_or_of_another_query_is_refused(db: 
     db.run("drop table SCHEMA.things")
     with pytest.raises(TableDiffers):
         sink.prepare(batch(), Known(written=2, planned=2), frozenset())
-    with pytest.raises(NotWritable):
-        PostgresSink("db", db.url, "no_such_schema.t").prepare(batch(), Known(), frozenset())
+    with pytest.raises(NotWritable) as raised:
+        PostgresSink("db", db.url, "No such schema.t").prepare(batch(), Known(), frozenset())
+    assert raised.value.next_command == 'create schema "No such schema"'

@@ -18,7 +18,7 @@ def test_rows_that_postgresql_refuses_are_rejected_among_thousands_that_are_writ
         "(id int primary key, name varchar(12) not null, amount numeric(6,2) check (amount > 0))"
     )
     bad = {
-        17: ("a\0b", "1", "malformed", 'invalid byte sequence for encoding "UTF8": 0x00'),
+        17: ("a\0b", "1", "malformed", "column 'name': invalid byte sequence for encoding \"UTF8\": 0x00"),
         1234: ("far too long a name", "1", "out-of-range", "column 'name': value too long for type"),
         1235: ("ok", "99999", "out-of-range", "column 'amount': numeric field overflow"),
         2500: (None, "1", "missing-field", 'null value in column "name" violates not-null constraint'),
@@ -37,6 +37,7 @@ def test_rows_that_postgresql_refuses_are_rejected_among_thousands_that_are_writ
         assert why.error_class == bad[i][2]
         assert bad[i][3] in why.reason
         assert "staging" not in why.reason
+        assert why.reason.startswith("sink 'db': ")
     assert sorted(set(range(5000)) - {i for (i,) in db.run("select id from SCHEMA.things")}) == sorted(bad)
     assert sink.write(batch(), frame, replay=True) == done, "a replay must bury the same records"
 
@@ -56,6 +57,7 @@ def test_rows_that_only_the_table_itself_refuses_are_rejected_by_the_merge(db: D
     assert why.keys() == {13, 400, 250}
     assert {w.error_class for w in why.values()} == {"broken-rule"}
     assert 'Key (account)=(77) is not present in table "accounts".' in why[13].reason
+    assert why[13].reason.startswith("sink 'db': ")
     db.run("insert into SCHEMA.pinned values (3)")
     gone = [(3, None, None, True, at(600)), (4, None, None, True, at(601)), (5, 2, "new@x", False, at(602))]
     done = db.sink().write(batch(1), db.frame(gone, columns), replay=False)
@@ -109,6 +111,6 @@ def test_null_keys_are_rejected_in_rows_and_in_deletes(db: Database) -> None:
     columns = f"id int, v int, _deleted boolean, {KAFKA}"
     rows = [(None, 1, False, at(1)), (2, 2, False, at(2)), (None, None, True, at(3))]
     done = db.sink().write(batch(), db.frame(rows, columns), replay=False)
-    why = Failure("missing-field", "key column 'id' is null")
+    why = Failure("missing-field", "sink 'db': key column 'id' is null")
     assert done.rows == 1
     assert sorted(done.rejected, key=lambda r: r.offset) == [Rejected("t", 0, 1, why), Rejected("t", 0, 3, why)]

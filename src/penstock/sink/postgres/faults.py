@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import psycopg
 
 from penstock import record
 from penstock.record import Failure, shortened
 
+_NO_TEXT = "22021"  # a NUL character, or bytes that are no text
 _CLASSES = {
     "22001": record.OUT_OF_RANGE,  # too long for the column
     "22003": record.OUT_OF_RANGE,
     "22008": record.OUT_OF_RANGE,
-    "22021": record.MALFORMED,  # a NUL character, or bytes that are no text
+    _NO_TEXT: record.MALFORMED,
     "22P05": record.MALFORMED,
     "23502": record.MISSING_FIELD,
 }
@@ -30,12 +32,14 @@ def is_of_row(error: psycopg.Error) -> bool:
     return state[:2] in _DEFAULTS and state != _OUR_FAULT
 
 
-def failure(error: psycopg.Error) -> Failure:
+def failure(error: psycopg.Error, row: Mapping[str, object] | None = None) -> Failure:
+    """`row`: the one that was refused, where it is at hand."""
     state, diag = error.sqlstate or "", error.diag
     said = _STAGING.sub("", diag.message_primary or str(error))
-    column = _COLUMN.search(diag.context or "")
+    found = _COLUMN.search(diag.context or "")
+    column = found[1] if found else _with_nul(row) if row and state == _NO_TEXT else None
     if column:
-        said = f"column '{column[1]}': {said}"
+        said = f"column '{column}': {said}"
     if diag.message_detail and state not in _WHOLE_ROW:
         said = f"{said}: {diag.message_detail}"
     return Failure(_CLASSES.get(state, _DEFAULTS[state[:2]]), shortened(said.replace("\0", "\\0")))
@@ -43,3 +47,17 @@ def failure(error: psycopg.Error) -> Failure:
 
 def null_key(column: str) -> Failure:
     return Failure(record.MISSING_FIELD, f"key column '{column}' is null")
+
+
+def of_sink(sink: str, why: Failure) -> Failure:
+    """For a dead letter, which is read far from the sink."""
+    return Failure(why.error_class, shortened(f"sink '{sink}': {why.reason}"))
+
+
+def _with_nul(row: Mapping[str, object]) -> str | None:
+    """PostgreSQL reads text before it tells columns apart, and so does not say which one holds such a character."""
+    for name, value in row.items():
+        texts = value if isinstance(value, list) else [value]
+        if any(isinstance(text, str) and "\0" in text for text in texts):
+            return name
+    return None

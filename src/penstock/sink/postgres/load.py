@@ -161,7 +161,8 @@ class Load:
                 raise
             connection.execute("rollback to savepoint chunk")
             if rows.num_rows == 1:
-                self._reject(_rows(rows)[0], faults.failure(error), report)
+                [row] = _rows(rows)
+                self._reject(row, faults.failure(error, row), report)
                 return 0
             half = rows.num_rows // 2
             first, second = rows.slice(0, half), rows.slice(half)
@@ -173,7 +174,7 @@ class Load:
         if row[SOURCE] is None:
             raise refused(self.sink, row, self.key, why)
         [(topic, partition)] = [(t, p) for number, t, p in report.sources if number == row[SOURCE]]
-        report.rejected.append((topic, partition, row[OFFSET], why.error_class, why.reason))
+        report.rejected.append((topic, partition, row[OFFSET], why.error_class, faults.of_sink(self.sink, why).reason))
 
 
 def refused(sink: str, row: dict[str, Any], key: Iterable[str], why: Failure) -> errors.SinkFailed:

@@ -248,7 +248,7 @@ class Merge:
         if source is None:
             raise refused(self.sink, dict(zip(shown, values, strict=True)), self.key, why)
         topic, partition = self._sources[source]
-        self._refused.append(Rejected(topic, partition, offset, why))
+        self._refused.append(Rejected(topic, partition, offset, faults.of_sink(self.sink, why)))
         if self.key:
             which = {"told": self._told(table), "number": sql.Literal(number), "keys": listed(self.key, "told")}
             self._run(connection, "insert into penstock_again select {keys} from {told} where w.n = {number}", **which)

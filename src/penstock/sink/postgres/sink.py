@@ -153,9 +153,10 @@ class PostgresSink:
         rows = connection.execute(
             "select has_schema_privilege(oid, 'create') from pg_namespace where nspname = %s", [schema]
         ).fetchone()
-        lacks = None
+        lacks, what_to_do = None, f"grant the user of sink '{self.name}' what it lacks"
         if rows is None:
             lacks = f"there is no schema '{schema}'"
+            what_to_do = sql.SQL("create schema {}").format(sql.Identifier(schema)).as_string(connection)
         elif not rows[0]:
             lacks = f"its user may not create tables in schema '{schema}', where staging tables and ledger are"
         elif target is not None:
@@ -168,7 +169,7 @@ class PostgresSink:
             raise NotWritable(
                 f"sink '{self.name}' cannot write to {self.table} at {self._address}",
                 cause=lacks,
-                next_command=f"grant the user of sink '{self.name}' what it lacks",
+                next_command=what_to_do,
             )
 
     def _ledger(self, connection: Connection, target: Target | None) -> SinkLedger:
