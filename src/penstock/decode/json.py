@@ -69,8 +69,20 @@ def explain(value: bytes | None, error: Exception) -> Failure:
         case msgspec.ValidationError():
             return explain_mismatch(value, text)
         case msgspec.DecodeError():
-            return Failure(record.MALFORMED, shortened(f"not JSON: {text}; begins with {_shown_bytes(value)}"))
+            why = _half_a_pair(value) or f"not JSON: {text}"
+            return Failure(record.MALFORMED, shortened(f"{why}; begins with {_shown_bytes(value)}"))
     return Failure(record.MALFORMED, shortened(f"not readable: {type(error).__name__}: {text}"))
+
+
+def _half_a_pair(value: bytes) -> str:
+    """JSON can write half of a surrogate pair, which no text can hold. msgspec may call such a record truncated."""
+    try:
+        json.dumps(json.loads(value), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        return f"half of a surrogate pair is no character: \\u{ord(error.object[error.start]):04x}"
+    except (ValueError, RecursionError):
+        pass
+    return ""
 
 
 def explain_mismatch(value: bytes, text: str) -> Failure:

@@ -51,6 +51,11 @@ def reason(document: bytes | None) -> str:
         (b'{"id":"\xff"}', 'id: expected int, got string; the value is "\ufffd"'),
         (b'{"id":1,"tags":["\xff"]}', "invalid UTF-8: byte 0xff at position 17"),
         (b'{"id":1', "not JSON: Input data was truncated; begins with '{\"id\":1'"),
+        (
+            rb'{"id":1,"tags":["\ud800"]}',
+            r"half of a surrogate pair is no character: \ud800; begins with "
+            r"""'{"id":1,"tags":["\\ud800"]}'""",
+        ),
         (b"\xff\x00{", r"not JSON: JSON is malformed: invalid character (byte 0); begins with '\xff\x00{'"),
         (
             b"\\udcff\xfe\xfd\x1b",
