@@ -1,7 +1,7 @@
 """A small sink that keeps the contract, and the ways to break it: the negative controls of the conformance suite.
 
-`FileSink` is also what docs/sinks.md shows: a batch is one Parquet file, made beside the others and linked to its name,
-which is refused where the name is taken.
+`FileSink` is that of docs/sinks.md, and rejects rows too: a batch is one Parquet file, made beside the others and
+linked to its name, which is refused where the name is taken.
 """
 
 from __future__ import annotations

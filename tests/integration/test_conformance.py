@@ -34,7 +34,15 @@ def test_batch_in_one_pass_that_is_not_looked_for_is_caught(spark: Any, tmp_path
 
 @pytest.mark.parametrize("check", [check for check in CHECKS if check is not KILLED], ids=str)
 def test_sink_of_the_manual_keeps_the_contract(check: Check, spark: Any, tmp_path: Path) -> None:
-    check(Files(tmp_path), spark)
+    page = (Path(__file__).parents[2] / "docs/sinks.md").read_text()
+    code = page.partition("```python\n")[2].partition("```")[0]
+    names: dict[str, Any] = {"__name__": "test_files"}
+    exec(compile(code, "docs/sinks.md", "exec", dont_inherit=True), names)
+    check(names["Files"](tmp_path), spark)
+
+
+def test_rows_that_a_sink_refuses_are_rejected(spark: Any, tmp_path: Path) -> None:
+    check_called("rejected-row")(Files(tmp_path), spark)
 
 
 @pytest.mark.parametrize("kind", BROKEN)
