@@ -30,12 +30,11 @@ class Fit:
     before: Fit | None = None  # what was known before the newest batch contradicted it
 
     def rests_on_one(self, target: float) -> bool:
-        """Overhead and cost were told apart by one batch, or not yet: without it they would be unknown, or others. Had
-        it been slow for a reason of its own, they would be wrong."""
-        if len(self.seen) < 2:
-            return True
-        without = [_fitted(self.seen[:n] + self.seen[n + 1 :], None, target) for n in range(len(self.seen))]
-        return any(overhead is None or cost * _DOUBT < self.cost for overhead, cost in without)
+        """Overhead and cost were told apart by one batch that was larger than the newest, or not yet: without it they
+        would be unknown, or others. Had it been slow for a reason of its own, they would be wrong."""
+        larger = [n for n, (offsets, _) in enumerate(self.seen) if offsets > self.seen[-1][0]]
+        without = [_fitted(self.seen[:n] + self.seen[n + 1 :], None, target) for n in larger]
+        return self.overhead is None or any(o is None or cost * _DOUBT < self.cost for o, cost in without)
 
     def seconds(self, offsets: int) -> float:
         return (self.overhead or 0.0) + self.cost * offsets
