@@ -101,7 +101,7 @@ def test_every_pipeline_is_brought_to_its_target(
 ) -> None:
     overhead = target * share
     best = (target - overhead) * rate
-    if best < max(4 * partitions, 20):  # less cannot be asked of Spark; and caps are whole offsets: steps would be coarse
+    if best < max(4 * partitions, 20):  # less cannot be asked of Spark; and caps are whole offsets, so steps are coarse
         return
     plant = Plant(rate=rate, overhead=overhead, partitions=partitions)
     run = list(plant.run(Policy(max(1, int(best * factor)), target), 25))
