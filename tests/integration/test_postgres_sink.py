@@ -149,7 +149,7 @@ def test_table_that_exists_keeps_its_types_defaults_and_rules(db: Database) -> N
     ]
     done = sink.write(batch(1), db.frame(bad, columns), replay=False)
     assert (done.rows, done.superseded) == (2, 0)
-    assert {r.offset: (r.why.error_class, r.why.reason) for r in done.rejected} == {
+    assert {r.offset: (r.why.error_class, r.why.reason.removeprefix("sink 'db': ")) for r in done.rejected} == {
         11: ("wrong-type", f"column 'mood': invalid input value for enum {db.schema}.mood: \"meh\""),
         12: ("wrong-type", "column 'doc': invalid input syntax for type json: The input string ended unexpectedly."),
         13: ("out-of-range", "column 'name': value too long for type character varying(5)"),
