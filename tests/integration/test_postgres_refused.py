@@ -42,6 +42,20 @@ def test_rows_that_postgresql_refuses_are_rejected_among_thousands_that_are_writ
     assert sink.write(batch(), frame, replay=True) == done, "a replay must bury the same records"
 
 
+def test_text_of_bytes_that_are_none_is_rejected_with_its_column(db: Database) -> None:
+    made = ["id", "if(id = 2, cast(x'61ff' as string), 'ok') as name", "_kafka"]
+    lists = ["id", "array(null, if(id = 2, cast(x'61ff' as string), 'ok')) as name", "_kafka"]
+    frame = db.frame([(1, at(1)), (2, at(2))], f"id int, {KAFKA}")
+    for number, columns in enumerate((made, lists)):
+        done = db.sink(f"t{number}").write(batch(number), frame.selectExpr(*columns), replay=False)
+        assert done.rows == 1
+        [why] = [r.why for r in done.rejected if r.offset == 2]
+        assert why.reason == "sink 'db': column 'name': invalid byte sequence for encoding \"UTF8\": 0xff"
+    with pytest.raises(SinkFailed) as raised:
+        db.sink("t2", key=()).write(batch(2), frame.selectExpr(*made[:2]), replay=False)
+    assert "the row: {'id': 2, 'name': 'a\\udcff'}" in (raised.value.cause or "")
+
+
 def test_rows_that_only_the_table_itself_refuses_are_rejected_by_the_merge(db: Database) -> None:
     db.run(
         "create table SCHEMA.accounts (id int primary key); insert into SCHEMA.accounts select generate_series(0, 9);"

@@ -22,6 +22,7 @@ _CLASSES = {
 _DEFAULTS = {"22": record.WRONG_TYPE, "23": record.BROKEN_RULE, "54": record.OUT_OF_RANGE, "P0": record.BROKEN_RULE}
 _OUR_FAULT = "22P04"  # COPY could not make out the columns
 _WHOLE_ROW = ("23502", "23514")  # their detail is the whole staging row
+_UNREADABLE = re.compile("[\0\udc80-\udcff]")
 _STAGING = re.compile(r'(?: (?:of|for) relation)? "penstock_staging_[^"]*"')
 _COLUMN = re.compile(r"^COPY .*, line \d+, column (.*?)(?:: |$)", re.MULTILINE)
 
@@ -33,11 +34,11 @@ def is_of_row(error: psycopg.Error) -> bool:
 
 
 def failure(error: psycopg.Error, row: Mapping[str, object] | None = None) -> Failure:
-    """`row`: the one that was refused, where it is at hand."""
+    """`row`: the one that was refused, where it is at hand; its bytes that are no text by `surrogateescape`."""
     state, diag = error.sqlstate or "", error.diag
     said = _STAGING.sub("", diag.message_primary or str(error))
     found = _COLUMN.search(diag.context or "")
-    column = found[1] if found else _with_nul(row) if row and state == _NO_TEXT else None
+    column = found[1] if found else _of_no_text(row) if row and state == _NO_TEXT else None
     if column:
         said = f"column '{column}': {said}"
     if diag.message_detail and state not in _WHOLE_ROW:
@@ -54,10 +55,10 @@ def of_sink(sink: str, why: Failure) -> Failure:
     return Failure(why.error_class, shortened(f"sink '{sink}': {why.reason}"))
 
 
-def _with_nul(row: Mapping[str, object]) -> str | None:
-    """PostgreSQL reads text before it tells columns apart, and so does not say which one holds such a character."""
+def _of_no_text(row: Mapping[str, object]) -> str | None:
+    """PostgreSQL reads text before it tells columns apart, and so does not say which one it cannot read."""
     for name, value in row.items():
         texts = value if isinstance(value, list) else [value]
-        if any(isinstance(text, str) and "\0" in text for text in texts):
+        if any(isinstance(text, str) and _UNREADABLE.search(text) for text in texts):
             return name
     return None

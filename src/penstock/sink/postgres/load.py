@@ -196,8 +196,28 @@ def _copied(connection: Connection, target: sql.Identifier, rows: pa.Table) -> N
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = table.to_pylist()
+    """As Python has them. SQL can make text of bytes that are none: those by `surrogateescape`."""
+    columns = [_values(column) for column in table.columns]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    kind = column.type
+    if _is_text(kind):
+        return [_text(value) for value in column.cast(pa.large_binary()).to_pylist()]
+    if pa.types.is_list(kind) and _is_text(kind.value_type):
+        lists = column.cast(pa.list_(pa.large_binary())).to_pylist()
+        return [values and [_text(value) for value in values] for values in lists]
+    found: list[Any] = column.to_pylist()
     return found
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "surrogateescape")
 
 
 def _told(error: errors.PenstockError) -> dict[str, Any]:
