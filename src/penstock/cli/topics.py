@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -182,13 +183,11 @@ def _title(topic: Topic) -> str:
 
 
 def _summary(found: Cluster) -> str:
-    partitions = [each for topic in found.topics for each in topic.partitions]
-    under, off = sum(e.under_replicated for e in partitions), sum(e.offline for e in partitions)
-    refusing, silent = sum(len(topic.read_only) for topic in found.topics), sum(e.silent for e in partitions)
-    wrong = [f"{under} under-replicated", f"{off} offline"] if under or off else []
-    wrong += [f"{number} {state}" for state, number in (("read-only", refusing), ("silent", silent)) if number]
+    states = Counter(topic.state(each) for topic in found.topics for each in topic.partitions)
+    partitions = states.total()
+    wrong = [f"{number} {state}" for state, number in sorted(states.items()) if state]
     state = ", ".join(wrong) or ("all in sync" if partitions else "")
-    said = f"{counted(len(found.topics), 'topic')}, {counted(len(partitions), 'partition')}{': ' * bool(state)}{state}"
+    said = f"{counted(len(found.topics), 'topic')}, {counted(partitions, 'partition')}{': ' * bool(state)}{state}"
     return f"{said}; brokers {_ids(found.brokers)}"
 
 

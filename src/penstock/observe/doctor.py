@@ -268,9 +268,9 @@ RULES: tuple[Rule, ...] = (
     stopped.lost,
     stopped.spent_budget,
     stopped.stuck_batch,
+    stopped.partitions,  # before the advice to run: a partition without a leader is not read
     stopped.not_running,
     stopped.silent,
-    stopped.partitions,
     loss_forecast,
     falling_behind,
     input_above_capacity,

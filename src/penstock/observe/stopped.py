@@ -159,7 +159,8 @@ def stuck_batch(facts: Facts) -> Iterator[Finding]:
         evidence.append(f"the driver died {stuck.deaths} times while it ran it, and a start is refused now")
     if not facts.running:
         evidence.append(_NOBODY)
-    again = "penstock events FILE --last 20, then penstock run FILE: it runs again, with the same offsets"
+    stop = "if it does not end, stop the run, " if facts.running else ""
+    again = f"penstock events FILE --last 20; {stop}then penstock run FILE: it runs again, with the same offsets"
     advice = stuck.too_large if deadly else facts.failed.advice if facts.failed and not facts.running else None
     yield Finding(
         "stuck-batch",

@@ -90,7 +90,7 @@ def test_partition_that_refuses_writes_is_never_summed_up_as_in_sync(printed: Pr
     topics.show(Cluster((1,), (Topic("t", None, False, two, {"min.insync.replicas": "3"}),), ()), None, all_=False)
     page = printed()
     assert "read-only  t              0" in page
-    assert "2 partitions: 1 under-replicated, 0 offline, 1 read-only; brokers 1" in page
+    assert "2 partitions: 1 read-only; brokers 1" in page
 
 
 def test_topics_that_are_all_missing_are_not_in_sync(printed: Printed) -> None:

@@ -227,7 +227,7 @@ def test_batch_that_waits_for_a_partition_is_not_stuck_by_itself() -> None:
 
 def test_lag_of_partitions_that_do_not_answer_is_not_left_out_silently() -> None:
     away = PartitionLag("t", 1, 5, 0, None, None, False, None, state="offline")
-    [found, _] = examine(replace(STOPPED, lag=measured([partition(0, 500), away], 1.0), states={"offline": ["t-1"]}))
+    [_, found] = examine(replace(STOPPED, lag=measured([partition(0, 500), away], 1.0), states={"offline": ["t-1"]}))
     assert found.evidence[0] == "at least 500 offsets wait"
 
 
