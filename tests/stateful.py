@@ -20,7 +20,9 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.checkpoint.ledger import Entry, Ledger
-from penstock.runtime import build
+from penstock.checkpoint.log import SparkLog
+from penstock.runtime import build, supervise
+from penstock.runtime.watch import StopRequest, Watch
 from tests.crash.driver import ROUNDS
 from tests.payments import Payments
 
@@ -134,6 +136,18 @@ class Stream:
 
     def run(self) -> None:
         self.payments.run()
+
+    def stopped_after_a_batch(self) -> None:
+        """A run that is stopped between a batch with all that was fed and the next one, which is a day away."""
+        self.payments.spec |= {"trigger": {"every": "24h"}, "rate": {"max_offsets": 1000}}
+        stop = StopRequest()
+
+        class Stops(Watch):
+            def batch_done(self, _entry: Entry, _seconds: float) -> None:
+                stop.ask()
+
+        supervise.run(self.payments.pipeline, watch=Stops(), stop=stop)
+        assert SparkLog(build.home(self.payments.pipeline).spark).pending() is None
 
     def entries(self) -> list[Entry]:
         return list(Ledger(build.home(self.payments.pipeline).ledger).entries())

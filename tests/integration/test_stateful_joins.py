@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 from tests.crash.driver import ROUNDS
-from tests.stateful import NO_KEY, RICH_PAIRS, Event, Stream, compared, pairs, some_events
+from tests.stateful import NO_KEY, RICH_PAIRS, Event, Stream, compared, events, pairs, some_events
 
 from penstock.local.broker import Cluster
 
@@ -19,6 +19,13 @@ COLUMNS = {
     "key": "coalesce(orders.key, payments.key)",
     "order": "orders.number",
     "payment": "payments.number",
+}
+JOIN: dict[str, Any] = {
+    "left": {"from": "orders", "time": "at", "late_after": "60s"},
+    "right": {"from": "payments", "time": "at", "late_after": "30s"},
+    "on": ["key"],
+    "within": "50s",
+    "columns": COLUMNS,
 }
 
 
@@ -37,15 +44,8 @@ def numbered(stream: Stream, name: str, events: list[Event]) -> None:
 def test_pairs_are_those_of_the_oracle(
     kafka: Cluster, directory: Path, kind: str, left: tuple[list[Event], ...], right: tuple[list[Event], ...]
 ) -> None:
-    join: dict[str, Any] = {
-        "left": {"from": "orders", "time": "at", "late_after": "60s"},
-        "right": {"from": "payments", "time": "at", "late_after": "30s"},
-        "on": ["key"],
-        "within": "50s",
-        "type": kind,
-        "columns": COLUMNS,
-    }
-    stream = Stream.make(kafka.bootstrap, directory, [{"view": "paid", "join": join}], "orders", "payments")
+    step = {"view": "paid", "join": {**JOIN, "type": kind}}
+    stream = Stream.make(kafka.bootstrap, directory, [step], "orders", "payments")
     # The last ones are far ahead: everything before them is settled, and they have no counterpart.
     last = ([], [Event("z", 5000)]), ([], [Event("y", 5000)])
     for orders, more, payments, others in zip(left, last[0], right, last[1], strict=True):
@@ -63,5 +63,19 @@ def test_pairs_are_those_of_the_oracle(
     assert len(rows) == len(expected)
     assert [entry.stateful["paid"].late for entry in stream.entries()] == late
     assert [entry.stateful["paid"].cut for entry in stream.entries()] == late
+    report = stream.payments.verify()
+    assert report.complete, report.findings
+
+
+def test_row_that_nothing_can_join_any_more_comes_with_the_start_after_a_stop(kafka: Cluster, directory: Path) -> None:
+    """Though no record comes: see the test of windows."""
+    step = {"view": "paid", "join": {**JOIN, "type": "left"}}
+    stream = Stream.make(kafka.bootstrap, directory, [step], "orders", "payments")
+    numbered(stream, "orders", events("a0 b10 z5000"))
+    numbered(stream, "payments", events("b20 y5000"))
+    stream.stopped_after_a_batch()
+    assert [(row["key"], row["payment"]) for row in stream.rows()] == [("b", 0)]
+    stream.run()
+    assert sorted((row["key"], row["payment"]) for row in stream.rows()) == [("a", None), ("b", 0)]
     report = stream.payments.verify()
     assert report.complete, report.findings

@@ -11,6 +11,7 @@ from tests.crash.driver import ROUNDS
 from tests.stateful import (
     RICH,
     START,
+    WINDOW,
     Event,
     Stream,
     compared,
@@ -25,7 +26,9 @@ from tests.stateful import (
 )
 
 from penstock.local.broker import Cluster
+from penstock.observe.events import EventLog
 from penstock.observe.metrics import Meters
+from penstock.runtime import build
 from penstock.runtime.doctor import examined
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -153,5 +156,26 @@ def test_window_over_windows_is_that_of_the_oracle(
     assert found == expected
     assert len(rows) == len(expected) > 2
     assert [entry.stateful["minutes"].late for entry in stream.entries()] == late
+    report = stream.payments.verify()
+    assert report.complete, report.findings
+
+
+def test_windows_that_closed_before_a_stop_come_with_the_next_start(kafka: Cluster, directory: Path) -> None:
+    """Though no record comes: the batch without records, which the stop was before, is run once and not again."""
+    stream = Stream.make(kafka.bootstrap, directory, [{"view": "made", "window": WINDOW}])
+    stream.feed(RICH["first"])
+    stream.stopped_after_a_batch()
+    assert stream.rows() == []
+    stream.payments.spec["rate"] |= {"target_batch": "10s"}
+    for _ in range(2):
+        stream.run()
+        assert [len(batch) for batch in stream.batches()] == [len(RICH["first"]), 0]
+        expected, late, _ = windows(stream.batches(), 60, 60, 60)
+        found = {(seconds(row["window_start"]), row["key"]): row["n"] for row in stream.rows()}
+        assert found == expected
+        assert len(stream.rows()) == len(expected) > 2
+    decided = EventLog(build.home(stream.payments.pipeline).events).last(["rate"], 10)
+    assert [event.facts["reason"] for event in decided] == ["no-input"]  # it is no replay of an earlier run's batch
+    assert [entry.stateful["made"].late for entry in stream.entries()] == late
     report = stream.payments.verify()
     assert report.complete, report.findings

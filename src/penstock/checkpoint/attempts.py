@@ -34,13 +34,16 @@ class Attempts:
         self.deaths = self._counted()  # of drivers whose batch it was
 
     def check(self, accepted: frozenset[str]) -> None:
-        """Raises BatchTooLarge before the third attempt."""
+        """Raises BatchTooLarge before the third attempt. A batch without records is never too large: such a one is
+        there from early in a start (`runtime.state.due`), and drivers die of other things then."""
         if self.batch is None or self.deaths < MOST:
             return
         if BatchTooLarge.code in accepted:
             self.forgive()
             return
         size = sum(map(len, self._log.ranges(self.batch)))
+        if not size:
+            return
         raise BatchTooLarge(
             f"the driver died {self.deaths} times while it ran batch {self.batch} of {size:,} offsets",
             cause="most often such a batch needs more memory than there is, and it would come again as it is",

@@ -2,8 +2,8 @@
 
 Spark writes `offsets/N` before batch N runs and `commits/N` after it ended; each file is a version line, for offsets
 a line of metadata, and one line of JSON per source. The log of a stream is Spark's: we write to it only with the lock
-held and when the operator asks for it (`penstock checkpoint seek`, `fork`, `repair`). A backfill has one of its own, in
-the same form.
+held, when the operator asks for it (`penstock checkpoint seek`, `fork`, `repair`) or a start has a batch to plan that
+Spark forgets (`runtime.state.due`). A backfill has one of its own, in the same form.
 """
 
 from __future__ import annotations
@@ -80,6 +80,11 @@ class SparkLog:
         file = self.path / "offsets" / str(batch)
         return _read(file, "watermark", lambda text: int(json.loads(text.splitlines()[1])["batchWatermarkMs"]))
 
+    def next_watermark(self, batch: int) -> int:
+        """How far event time had come when the batch was committed: the watermark of the batch after it."""
+        file = self.path / "commits" / str(batch)
+        return _read(file, "watermark", lambda text: int(json.loads(text.splitlines()[1])["nextBatchWatermarkMs"]))
+
     def next_positions(self) -> Positions | None:
         """Where the next batch begins; None where the checkpoint does not say yet."""
         committed = self.committed()
@@ -126,6 +131,13 @@ def with_positions(like: str, positions: Positions) -> str:
     """A file of the offset log: the lines of another one, up to the offsets, as Spark wrote them."""
     *head, _ = like.splitlines()
     return "\n".join([*head, as_json(positions)])
+
+
+def with_times(like: str, watermark: int, now_ms: int) -> str:
+    """A file of the offset log: another one, for a batch with this watermark that is planned now."""
+    version, metadata, *offsets = like.splitlines()
+    times = {"batchWatermarkMs": watermark, "batchTimestampMs": now_ms}
+    return "\n".join([version, json.dumps({**json.loads(metadata), **times}, separators=(",", ":")), *offsets])
 
 
 def as_json(positions: Positions) -> str:

@@ -85,6 +85,8 @@ def run(
             raw = source.stream(spark, pipeline, subscription, begin, cap=cap, waits=not ends)
             flow = batches.assembly.flow
             rows = flow.stream(raw, batches.assembly.inlets, ends=ends) if flow else raw
+            if flow:
+                flow.starting()  # after the regulator has looked: a batch that this run plans is no replay
             started = _start(rows, pipeline, home, batches, ends, flow.emit if flow else "append")
             batches.regulator.started(started)
             if flow:

@@ -40,6 +40,14 @@ def test_second_death_stops_before_the_third_attempt(home: Home) -> None:
         Attempts(home).check(NONE)
 
 
+def test_batch_without_records_is_never_too_large(home: Home) -> None:
+    (home.spark / "offsets" / "3").write_text((home.spark / "offsets" / "2").read_text())
+    for _ in range(5):
+        run = Attempts(home)
+        run.check(NONE)
+        run.begin(3)  # and dies
+
+
 @pytest.mark.parametrize("error", [None, RuleStopped("no"), KeyboardInterrupt()])
 def test_run_that_ends_by_itself_is_no_death(home: Home, error: BaseException | None) -> None:
     for _ in range(5):

@@ -31,7 +31,7 @@ from penstock.record import Failure, OffsetRange
 from penstock.runtime.culprits import searching, speaks_of_a_value, whole, without
 from penstock.runtime.inlet import RAW, Inlet, Position, is_one_of, source_views
 from penstock.runtime.outlet import Outlet
-from penstock.runtime.state import set_aside
+from penstock.runtime.state import due, set_aside
 from penstock.runtime.state.operators import Running
 from penstock.runtime.watch import Report, unheard
 from penstock.source import kafka as source
@@ -109,7 +109,7 @@ class Flow:
         spark = raw.sparkSession
         asked = self.pipeline.spark.conf
         # For timers of the clock the engine runs batches without records, one after the other and without end.
-        empty = not (ends and any(step.state and step.state.timers == "processing" for step in self.transform.keeping))
+        empty = not (ends and due.by_clock(self.transform.keeping))
         for name, value in {**_CONF, _EMPTY_BATCHES: str(empty).lower()}.items():
             if name not in asked:
                 spark.conf.set(name, value)
@@ -164,6 +164,11 @@ class Flow:
                 next_command="change the steps up to it, or its `emit`",
                 facts={"view": self.view},
             ) from None
+
+    def starting(self) -> None:
+        """Called last before each start of the query, with the lock held."""
+        if str(self.pipeline.spark.conf.get(_EMPTY_BATCHES)).lower() != "false":
+            due.plan(self.log, self.transform.keeping)
 
     def started(self, query: StreamingQuery) -> None:
         self._running.started(query)
