@@ -151,7 +151,8 @@ def stuck_batch(facts: Facts) -> Iterator[Finding]:
     slow = facts.running and stuck.since_s > longest
     if not deadly and (_blocked(facts) or not (failing or slow)):
         return
-    evidence = [f"its offsets were fixed {stuck.since_s:,.0f} s ago; batches before it took {usual:,.1f} s"]
+    before = f"; batches before it took {usual:,.1f} s" if facts.batches else ""
+    evidence = [f"its offsets were fixed {stuck.since_s:,.0f} s ago{before}"]
     if stuck.failures:
         times = f"{len(stuck.failures)} time{'s' * (len(stuck.failures) != 1)}"
         evidence.append(f"it ended with {', '.join(dict.fromkeys(stuck.failures))}, {times}")

@@ -36,6 +36,7 @@ class DeltaSink(OfDelta):
 
     def suits(self, incoming: Incoming) -> None:
         require_columns(self.name, incoming, partition_by=self.partition_by)
+        self.require_partitions(self.partition_by)
         have = self.columns() if self.evolve else None
         # Before any sink of the pipeline writes, and before the table is told to take wider types.
         if have is not None and (why := clash(incoming.columns, have)):

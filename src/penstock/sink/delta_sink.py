@@ -40,6 +40,17 @@ class OfDelta:
         table = self.log.table()
         return StructType.fromJson(json.loads(table.schema().to_json())) if table is not None else None
 
+    def require_partitions(self, partition_by: tuple[str, ...]) -> None:
+        """Those of the spec are for a table that is not there yet; one that is keeps its own."""
+        table = self.log.table()
+        there = tuple(table.metadata().partition_columns) if table is not None else partition_by
+        if partition_by and partition_by != there:
+            raise SinkFailed(
+                f"sink '{self.name}' is to be partitioned by {', '.join(partition_by)}, and its table is not",
+                cause=f"table {self.path} is partitioned by {', '.join(there) or 'nothing'}, which no append changes",
+                next_command=f"correct `partition_by` of sink '{self.name}', or give it another table",
+            )
+
     def save(self, writer: DataFrameWriter, spark: SparkSession, *, evolve: bool) -> None:
         try:
             writer.save(str(self.path))

@@ -51,6 +51,7 @@ class DeltaUpsertSink(OfDelta):
     def suits(self, incoming: Incoming) -> None:
         require_upsertable(self.name, incoming, self.key, self.order_by)
         require_columns(self.name, incoming, partition_by=self.partition_by)
+        self.require_partitions(self.partition_by)
         self._require_fit(incoming)
 
     def _require_fit(self, incoming: Incoming) -> None:
