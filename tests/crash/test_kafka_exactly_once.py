@@ -36,7 +36,8 @@ def forward(payments: Payments, way: str) -> Forward:
 
 
 @pytest.mark.parametrize(
-    ("way", "first"), [(way, first) for way in WAYS for first in INIT] if ALL else zip(WAYS, cycle(INIT))
+    ("way", "first"),
+    [(way, first) for way in WAYS for first in INIT] if ALL else list(zip(WAYS, cycle(INIT), strict=False)),
 )
 def test_workers_that_die_in_the_middle_of_a_transaction_lose_and_repeat_nothing(
     forward: Forward, first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
