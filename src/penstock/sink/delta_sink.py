@@ -42,9 +42,9 @@ class OfDelta:
 
     def require_partitions(self, partition_by: tuple[str, ...]) -> None:
         """Those of the spec are for a table that is not there yet; one that is keeps its own."""
-        table = self.log.table()
+        table = self.log.table() if partition_by else None
         there = tuple(table.metadata().partition_columns) if table is not None else partition_by
-        if partition_by and partition_by != there:
+        if partition_by != there:
             raise SinkFailed(
                 f"sink '{self.name}' is to be partitioned by {', '.join(partition_by)}, and its table is not",
                 cause=f"table {self.path} is partitioned by {', '.join(there) or 'nothing'}, which no append changes",

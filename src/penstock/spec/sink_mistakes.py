@@ -52,7 +52,8 @@ def _of_table(sink: Sink) -> _Named:
         upsert: Upsert | None = getattr(table, "upsert", None)
         if upsert:
             yield from _each((kind, "upsert", "key"), upsert.key)
-            yield from _each((kind, "upsert"), {"order_by": upsert.order_by} if upsert.order_by else {})
+            if upsert.order_by:
+                yield (kind, "upsert", "order_by"), upsert.order_by
         parts = getattr(table, "partition_by", ())
         yield from _each((kind, "partition_by"), map(partition_column, parts) if kind == "iceberg" else parts)
     for part in ("key", "value") if sink.kafka else ():
@@ -69,6 +70,6 @@ def _of_records(to: KafkaTopic) -> _Named:
             yield ("kafka", part, "column"), path
 
 
-def _each(where: tuple[str, ...], names: Iterable[str] | dict[str, str]) -> _Named:
-    for at, name in names.items() if isinstance(names, dict) else enumerate(names):
-        yield (*where, at), name
+def _each(where: tuple[str, ...], names: Iterable[str]) -> _Named:
+    for i, name in enumerate(names):
+        yield (*where, i), name

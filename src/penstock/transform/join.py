@@ -46,7 +46,9 @@ def _condition(of: Join) -> Column:
     first, second = f"{left}.{quoted(of.left.time)}", f"{right}.{quoted(of.right.time)}"
     earliest = f" - interval {interval(of.before)}" if of.before else ""
     bounds = f"{second} >= {first}{earliest} and {second} <= {first} + interval {interval(of.within)}"
+    within = same & F.expr(bounds)
+    if of.type != "full":
+        return within
     # The engine compares keys in its state byte by byte, and one null is the same bytes as another. It leaves rows with
     # such a key out beforehand, but not in a full join, in which they are rows without a counterpart.
-    no_null = F.coalesce(same, F.lit(False)) if of.type == "full" else F.lit(True)
-    return same & F.expr(bounds) & no_null
+    return within & F.coalesce(same, F.lit(False))

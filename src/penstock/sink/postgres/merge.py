@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import psycopg
@@ -255,11 +256,12 @@ class Merge:
             gone = "delete from {table} using penstock_winners w where w.n = {number} and {seq} = w.seq and {reported}"
             self._run(connection, gone, table=table, number=sql.Literal(number))
 
-    @property
+    @cached_property
     def _sources(self) -> dict[int, tuple[str, int]]:
         """Topic and partition of every number that staging has for them."""
         return {number: (topic, partition) for report in self.reports for number, topic, partition in report.sources}
 
+    @cached_property
     def _place(self) -> sql.Composable:
         """Numbers of staging have no order; of records that are equal otherwise every sink must choose the same one."""
         places = {number: place for place, (_, number) in enumerate(sorted((s, n) for n, s in self._sources.items()))}
@@ -290,7 +292,7 @@ class Merge:
             "offset": sql.Identifier(OFFSET),
             "reported": sql.SQL("{} = any(array[{}]::bigint[])").format(sql.Identifier(TASK), tasks),
             "source": sql.Identifier(SOURCE),
-            "place": self._place(),
+            "place": self._place,
             "time": sql.Identifier(TIME),
             "largest": largest,
             "on_conflict": self._on_conflict(self.order_by),
