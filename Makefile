@@ -21,9 +21,10 @@ test: check ## Everything CI runs: check, then all tests on real servers
 demo: setup ## Run the payments example end to end
 	examples/payments/demo.sh
 
-chaos: setup ## Kill things while they run, and count the records
+ROUNDS ?= 15
+chaos: setup ## Kill things while they run, and count the records (ROUNDS=6: with fewer kills at random moments)
 	rm -f build/chaos.jsonl
-	PENSTOCK_CHAOS_ROUNDS=15 .venv/bin/pytest tests/crash tests/integration/test_stateful_*.py tests/integration/test_conformance*.py \
+	PENSTOCK_CHAOS_ROUNDS=$(ROUNDS) .venv/bin/pytest tests/crash tests/integration/test_stateful_*.py tests/integration/test_conformance*.py \
 		tests/integration/test_doctor.py::test_cap_that_is_too_high
 	.venv/bin/python -m tests.crash.score
 

@@ -77,7 +77,7 @@ def test_kills_at_any_moment_lose_and_repeat_nothing(
 ) -> None:
     to = table(kind, request)
     to.into(payments)
-    payments.spec["rate"]["max_offsets"] = 500
+    payments.spec["rate"]["max_offsets"] = 150
     sent = [payments.produce(2000, poison=0.05, seed=n) for n in range(2)]
     driver, seed = Driver(payments), random.randrange(2**32)
     moment = random.Random(seed)
