@@ -43,6 +43,7 @@
     ├── RunFailed                  exit 5   the engine, a step or a sink failed while running
     │   ├── EngineFailed           engine-failed
     │   ├── EngineBusy             engine-busy            (retryable)
+    │   ├── ExecutorLost           executor-lost          (retryable)
     │   ├── StepFailed             step-failed
     │   ├── SinkBusy               sink-busy              (retryable)
     │   └── SinkFailed             sink-failed
@@ -301,6 +302,13 @@ class EngineBusy(RunFailed):
     """It has not started a Python worker in time: the machine has too much to do, which passes."""
 
     code = "engine-busy"
+    retryable = True
+
+
+class ExecutorLost(RunFailed):
+    """What it had computed was computed again by another one: what was counted on the way is counted twice."""
+
+    code = "executor-lost"
     retryable = True
 
 

@@ -55,6 +55,7 @@ def test_executors_of_a_cluster_that_die_lose_and_repeat_nothing(
         payments.spec["sinks"]["out"]["from"] = "placed"
     payments.spec["spark"]["master"] = standalone.master
     payments.spec["spark"]["conf"] |= SMALL
+    payments.spec["rate"]["max_offsets"] = 10_000  # a part is a batch, so that a place can be named by its number
     driver = Driver(payments)
     for number, point in enumerate(POINTS if ALL else ["mid-produce"]):
         sent.append(payments.produce(600, poison=0.02, seed=number))

@@ -11,6 +11,7 @@ from penstock import errors
 from penstock.errors import (
     CompilerFailed,
     EngineBusy,
+    ExecutorLost,
     KafkaUnreachable,
     PenstockError,
     RegistryUnreachable,
@@ -21,6 +22,7 @@ from penstock.errors import (
 )
 
 # Written out a second time on purpose: a released code or status must not change with the docstring it stands in.
+RETRYABLE = {CompilerFailed, EngineBusy, ExecutorLost, KafkaUnreachable, RegistryUnreachable, SinkBusy}
 RELEASED = {
     2: {
         "spec-invalid",
@@ -125,7 +127,7 @@ def test_error_as_data_has_stable_keys_and_survives_json(error: type[PenstockErr
         "what": "it broke",
         "cause": None,
         "next": None,
-        "retryable": error in (CompilerFailed, EngineBusy, KafkaUnreachable, RegistryUnreachable, SinkBusy),
+        "retryable": error in RETRYABLE,
         "exit_status": error.exit_status,
     }
     assert json.loads(json.dumps(bare)) == bare

@@ -1,7 +1,8 @@
 """How long failures are borne with: a count and two clocks, over what failed and when.
 
     Kafka, a sink, the compiler,
-    a worker that did not start     tried again, up to `RETRIES` times without a batch that ended
+    a worker that did not start,
+    an executor that was lost       tried again, up to `RETRIES` times without a batch that ended
     the registry                    tried again for as long as `registry.wait` says, however often that is; then it is
                                     given up for this batch, which follows `unreadable`. What fails then is counted
     anything else                   not tried again

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.ledger import ViewCount
-from penstock.errors import SinkFailed
+from penstock.errors import ExecutorLost, SinkFailed
 from penstock.runtime import fingerprint
 from penstock.transform.contract import Contract
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation
+    from pyspark.sql import Column, DataFrame, Observation
 
+_TASK = "__penstock_task"
+_ROW_OF_A_TASK = (1 << 33) - 1  # the bits of `monotonically_increasing_id` that count rows; the others say which task
 # An observation is complete when the action that ran it returns. Where the table skipped the write because another
 # process had just made the same commit, it never will be.
 _PATIENCE_S = 60
@@ -42,7 +44,7 @@ class Tally:
         self._wanted = [*contract.counts(), *([contract.dead_at()] if locate else [])]
         self._kept = judged.persist(StorageLevel.MEMORY_AND_DISK) if shared else None
         self._observation = Observation()
-        self.rows = self._kept if self._kept is not None else judged.observe(self._observation, *self._wanted)
+        self.rows = self._kept if self._kept is not None else _observing(judged, self._observation, self._wanted)
 
     def result(self) -> Counted:
         """Call after the sinks have run."""
@@ -72,7 +74,7 @@ class Handed:
         self._observation = Observation()
         which = fingerprint.of_rows(rows)
         wanted = [F.count(F.lit(1)).alias("count"), *([] if which is None else [which.alias("fingerprint")])]
-        self.rows = rows.observe(self._observation, *wanted)
+        self.rows = _observing(rows, self._observation, wanted)
 
     def result(self) -> tuple[int, int | None]:
         """Count and fingerprint. Call after an action has run over `rows`."""
@@ -80,7 +82,20 @@ class Handed:
         return found["count"], found.get("fingerprint")
 
 
+def _observing(rows: DataFrame, observation: Observation, wanted: list[Column]) -> DataFrame:
+    """The rows, which are counted when they pass; and with them the tasks, each by its first row."""
+    from pyspark.sql import functions as F
+
+    row = F.monotonically_increasing_id()
+    first = F.when(row.bitwiseAND(_ROW_OF_A_TASK) == 0, row)
+    return rows.withColumn(_TASK, first).observe(observation, *wanted, F.collect_list(_TASK).alias(_TASK)).drop(_TASK)
+
+
 def _observed(observation: Observation) -> dict[str, Any]:
+    """What was asked for.
+
+    Raises ExecutorLost when tasks had counted their rows, and did it again: what they had made for the tasks after them
+    was lost. Such rows are counted twice, here and by the sink."""
     found: list[dict[str, Any]] = []
     waiter = threading.Thread(target=lambda: found.append(observation.get), daemon=True)
     waiter.start()
@@ -90,5 +105,12 @@ def _observed(observation: Observation) -> dict[str, Any]:
             "the batch was written by somebody else at the same moment",
             cause="another process runs this pipeline on a copy of its checkpoint, or an old one is still ending",
             next_command="stop the other process and start again: the batch will be found complete",
+        )
+    tasks = found[0].pop(_TASK)
+    if len(tasks) > len(set(tasks)):
+        raise ExecutorLost(
+            "tasks that had ended ran again in the middle of a batch, and counted their rows twice",
+            cause="an executor was lost, or the rows it had made for others could not be fetched from it",
+            next_command="none: the batch is run again, and counted anew; what a sink holds of it is not written again",
         )
     return found[0]
