@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from penstock.errors import SpecInvalid
@@ -14,6 +14,7 @@ from penstock.sink.contract import Incoming
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
+INTERVALS = frozenset({"CalendarIntervalType", "DayTimeIntervalType", "YearMonthIntervalType"})
 _WIDENING = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
 
 
@@ -40,6 +41,32 @@ def require_columns(sink: str, incoming: Incoming, **settings: Iterable[str]) ->
                     cause=f"it has: {', '.join(incoming.columns.names)}",
                     next_command=f"correct `{setting}` of sink '{sink}'",
                 )
+
+
+def require_types(sink: str, incoming: Incoming, lacking: Collection[str]) -> None:
+    """No column of the view, and no part of one, is of a type that the table cannot have. `lacking`: their classes."""
+    for name, kind in _parts(incoming.columns):
+        if type(kind).__name__ in lacking:
+            raise SpecInvalid(
+                f"sink '{sink}' has no type for '{name}' of view '{incoming.view}'",
+                cause=f"it is of type {kind.simpleString()}",
+                next_command="cast it in a step, or leave it out; docs/formats.md has what each type becomes",
+            )
+
+
+def _parts(kind: DataType, at: str = "") -> Iterator[tuple[str, DataType]]:
+    """Every type inside a type, and the column or field it is in."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    yield at, kind
+    if isinstance(kind, StructType):
+        for field in kind:
+            yield from _parts(field.dataType, f"{at}.{field.name}" if at else field.name)
+    elif isinstance(kind, ArrayType):
+        yield from _parts(kind.elementType, at)
+    elif isinstance(kind, MapType):
+        yield from _parts(kind.keyType, at)
+        yield from _parts(kind.valueType, at)
 
 
 def require_upsertable(sink: str, incoming: Incoming, key: Iterable[str], order_by: str | None) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import SinkFailed
 from penstock.record import Batch, Known
+from penstock.sink.columns import INTERVALS
 from penstock.sink.delta_log import DeltaLog
 from penstock.sink.engine import condition_of, engine_errors
 from penstock.spec.types import quoted
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameWriter, SparkSession
     from pyspark.sql.types import StructType
 
+LACKING = INTERVALS | {"TimeType"}  # types that a Delta table cannot have
 _OTHER_TYPE = "DELTA_FAILED_TO_MERGE_FIELDS"
 
 

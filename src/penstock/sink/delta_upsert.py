@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import SinkBusy
 from penstock.record import Batch
-from penstock.sink.columns import misfit, require_columns, require_upsertable, stored
+from penstock.sink.columns import misfit, require_columns, require_types, require_upsertable, stored
 from penstock.sink.contract import Incoming, Written
 from penstock.sink.delta_maintenance import Maintenance
-from penstock.sink.delta_sink import OfDelta
+from penstock.sink.delta_sink import LACKING, OfDelta
 from penstock.sink.engine import condition_of, configured, engine_errors, said_by
 from penstock.sink.latest import Latest, latest, merge
 from penstock.spec.types import quoted
@@ -51,6 +51,7 @@ class DeltaUpsertSink(OfDelta):
     def suits(self, incoming: Incoming) -> None:
         require_upsertable(self.name, incoming, self.key, self.order_by)
         require_columns(self.name, incoming, partition_by=self.partition_by)
+        require_types(self.name, incoming, LACKING)
         self.require_partitions(self.partition_by)
         self._require_fit(incoming)
 

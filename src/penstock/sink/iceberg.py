@@ -20,9 +20,11 @@ from penstock.errors import SinkBusy, SinkFailed, SpecInvalid
 from penstock.record import Batch, Known
 from penstock.sink import held, iceberg_table
 from penstock.sink.columns import (
+    INTERVALS,
     gained,
     misfit,
     require_columns,
+    require_types,
     require_upsertable,
     widened,
 )
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+_LACKING = INTERVALS | {"NullType", "TimeType", "VariantType"}  # types that a table cannot have
 _WAP = "write.wap.enabled"  # a property of the table; without it a staged write would be an ordinary one
 _PROPERTY = "spark.sql.iceberg.snapshot-property."
 # What is said to the slower of two: its batch was published meanwhile, the table changed under a merge, the table was
@@ -87,6 +90,7 @@ class IcebergSink:
         if len(self._parts) < 2 or not all(self._parts):
             raise SpecInvalid(f"'{self.table}' is no Iceberg table", next_command="write it as namespace.name")
         require_columns(self.name, incoming, partition_by=[partition_column(text) for text in self.partition_by])
+        require_types(self.name, incoming, _LACKING)
         if self.key:
             require_upsertable(self.name, incoming, self.key, self.order_by)
 

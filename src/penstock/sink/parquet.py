@@ -30,7 +30,7 @@ from penstock.checkpoint.files import sync_file
 from penstock.errors import NotWritable, SinkBusy, SinkFailed, SpecInvalid, first_line
 from penstock.record import Batch, Known
 from penstock.sink import held
-from penstock.sink.columns import misfit, require_columns
+from penstock.sink.columns import misfit, require_columns, require_types
 from penstock.sink.contract import Incoming, Written, read_through
 from penstock.sink.parquet_files import SPARK_COLUMNS, positions_in, rows_in
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 COLUMN = "batch"  # what readers that understand `name=value` directories see as one more column
 _NAME = re.compile(rf"{COLUMN}=(\d+)-(.+)-([^-]+)")
+_LACKING = frozenset({"CalendarIntervalType", "TimeType"})  # types that the engine does not write to Parquet
 _HIDDEN = (".", "_")  # how names begin that readers leave out
 _ABANDONED_S = 7 * 24 * 3600  # no batch takes that long: what another query staged by then, it will never publish
 
@@ -73,6 +74,7 @@ class ParquetSink:
 
     def suits(self, incoming: Incoming) -> None:
         require_columns(self.name, incoming, partition_by=self.partition_by)
+        require_types(self.name, incoming, _LACKING)
         names = [name.lower() for name in incoming.columns.names]
         hidden = [name for name in self.partition_by if name.startswith(_HIDDEN)]
         if COLUMN in names:
