@@ -16,7 +16,7 @@ from penstock.spec.load import invalid, load, text_of, validated
 from penstock.spec.mistake import Mistake, dotted, instead
 from penstock.spec.mistake import Path as At
 from penstock.spec.model import Pipeline
-from penstock.spec.stateful_check import late_view_names, time_rules
+from penstock.spec.stateful_check import inside_the_stream, late_view_names, time_rules
 
 SUFFIXES = (".test.yaml", ".test.yml")
 
@@ -192,7 +192,9 @@ def _given_mistakes(tests: TestFile, batch: Given, at: At) -> Iterator[Mistake]:
 
 def _expect_mistakes(tests: TestFile, pipeline: Pipeline, expect: Expect, at: At) -> Iterator[Mistake]:
     steps = pipeline.transform
+    inside = inside_the_stream(steps)
     views = [*pipeline.source.reads(), *(step.view for step in steps), *late_view_names(steps)]
+    views = [view for view in views if view not in inside]
     rules = {rule.name: rule.otherwise for rules in pipeline.contract.values() for rule in rules}
     dropping = [*(name for name, otherwise in rules.items() if otherwise == "drop"), TOMBSTONES]
     for kind, named, there in (
@@ -202,7 +204,10 @@ def _expect_mistakes(tests: TestFile, pipeline: Pipeline, expect: Expect, at: At
     ):
         part = "dropped" if kind.startswith("rule") else f"{kind}s"
         for name in named:
-            if name not in there:
+            if kind == "view" and name in inside:
+                message = f"view '{name}' stays inside the stream: it lies between steps that keep state"
+                yield tests.key_mistake((*at, part, name), message, _there(name, there))
+            elif name not in there:
                 yield tests.key_mistake((*at, part, name), f"the spec has no {kind} '{name}'", _there(name, there))
     letters: list[Letter] = expect.dead_letters if isinstance(expect.dead_letters, list) else []
     deadly = [name for name, otherwise in rules.items() if otherwise == "dead-letter"] + time_rules(pipeline)

@@ -63,9 +63,9 @@ def _without_effect(document: Document) -> Iterator[Mistake]:
         return
     pattern = _get(data, ("dead_letters", "kafka", "topic"))
     pattern = pattern if isinstance(pattern, str) else "{topic}.DLT"
-    sinks = _get(data, ("sinks",))
-    written = [_get(sink, ("kafka", "topic")) for sink in sinks.values()] if isinstance(sinks, dict) else []
-    used = [*read, *(pattern.replace("{topic}", topic) for topic in read), *(t for t in written if isinstance(t, str))]
+    parts = [part for name in ("sinks", "references") if isinstance(part := _get(data, (name,)), dict)]
+    named = [_get(each, ("kafka", "topic")) for part in parts for each in part.values()]
+    used = [*read, *(pattern.replace("{topic}", topic) for topic in read), *(t for t in named if isinstance(t, str))]
     for topic in settings:
         if topic not in used:
             path = ("kafka", "topics", topic)

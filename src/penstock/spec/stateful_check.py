@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -185,21 +185,25 @@ def _of_chain(steps: list[Step], before: Step, step: Step) -> Iterator[_Mistake]
             yield at, f"only `append`: '{before.view}' and '{step.view}' follow each other, and rows must be final", []
 
 
+def inside_the_stream(steps: Sequence[Step]) -> set[str]:
+    """The views between stateful steps: only what the last of these makes comes out."""
+    keeping = stateful_steps(steps)
+    inner = {view for step in keeping[:-1] for view in depending(steps, step.view)}
+    return inner - depending(steps, keeping[-1].view) if inner else inner
+
+
 def _of_sinks(spec: Pipeline, steps: list[Step], keeping: list[Step]) -> Iterator[_Mistake]:
     last = keeping[-1]
     assert last.stateful is not None
     made, i = depending(steps, last.view), steps.index(last)
-    inner: set[str] = set()
-    for step in keeping[:-1]:
-        inner |= depending(steps, step.view)
-    inside = {view.lower() for view in inner - made}
+    inside = inside_the_stream(steps)
     there = {view.lower() for view in (*spec.source.reads(), *(step.view for step in steps), *late_view_names(steps))}
     read = {sink.from_.lower() for sink in spec.sinks.values()}
     # A sink whose view is not there may have meant this one.
     if read <= there and not read & {view.lower() for view in made}:
         yield ("transform", i, "view"), f"no sink gets what '{last.view}' makes", []
     for name, sink in spec.sinks.items():
-        if sink.from_.lower() in inside:
+        if sink.from_.lower() in {view.lower() for view in inside}:
             text = (
                 f"'{sink.from_}' stays inside the stream: only '{last.view}', the last stateful view, comes out of it"
             )
@@ -210,8 +214,8 @@ def _of_sinks(spec: Pipeline, steps: list[Step], keeping: list[Step]) -> Iterato
                 text = f"`emit: {last.stateful.emit}` of '{last.view}' gives a row several times, and {why}"
                 yield ("sinks", name, "from"), text, []
     for j, step in enumerate(steps[i + 1 :], i + 1):
-        for view in sorted(inner - made):
-            if reads(step, view) and step.view not in inner:
+        for view in sorted(inside):
+            if reads(step, view) and step.view in made:
                 yield ("transform", j), f"'{view}' stays inside the stream: only '{last.view}' comes out of it", []
 
 

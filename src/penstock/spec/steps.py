@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pydantic import ConfigDict, Field, model_validator
 
 from penstock.spec import sql_names
@@ -64,5 +66,5 @@ class Step(Part):
         return self
 
 
-def stateful_steps(steps: list[Step] | tuple[Step, ...]) -> list[Step]:
+def stateful_steps(steps: Iterable[Step]) -> list[Step]:
     return [step for step in steps if step.stateful]

@@ -135,6 +135,28 @@ def test_json_schema_takes_the_examples_and_refuses_an_unknown_key(file: Path) -
     assert list(validator.iter_errors(data))
 
 
+def test_view_between_stateful_steps_cannot_be_looked_at(directory: Path) -> None:
+    spec = YAML().load(directory / "payments.yaml")
+    once = {"from": "payments", "key": ["payment_id"], "time": "event_time", "within": "1m"}
+    window = {"from": "paid", "time": "event_time", "size": "1m", "columns": {"n": "count(*)"}}
+    spec["transform"] = [
+        {"view": "once", "deduplicate": once},
+        {"view": "paid", "sql": "select * from once where amount > 0"},
+        {"view": "counts", "window": window},
+    ]
+    spec["sinks"] = {"lake": {"from": "counts", "delta": {"path": "lake"}}}
+    YAML().dump(spec, directory / "payments.yaml")
+    text = """\
+cases:
+  - name: between
+    given: {payments: [{text: x}]}
+    expect: {views: {paid: [], counts: []}}
+"""
+    [(line, _, message, hint)] = mistakes(directory, text)
+    assert (line, message) == (4, "view 'paid' stays inside the stream: it lies between steps that keep state")
+    assert hint == "allowed: payments, counts, once_late"
+
+
 def test_case_names_late_rows_and_the_rule_that_a_stateful_step_brings_along(directory: Path) -> None:
     spec = YAML().load(directory / "payments.yaml")
     once = {"from": "payments", "key": ["payment_id"], "time": "event_time", "within": "1m"}

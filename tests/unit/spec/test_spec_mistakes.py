@@ -434,6 +434,13 @@ def test_settings_without_effect_are_warnings(write: Write) -> None:
     ]
 
 
+def test_settings_of_a_topic_that_rows_are_looked_up_in_have_an_effect(write: Write) -> None:
+    value = "{format: json, schema: {fields: {id: string}}}"
+    table = f"references: {{accounts: {{kafka: {{topic: accounts, value: {value}}}}}}}"
+    text = GOOD.replace("localhost:9092", "localhost:9092\n  topics: {accounts: {partitions: 2}}")
+    assert read(write(f"{text}\n{table}\n"))[1] == []
+
+
 @pytest.mark.parametrize(
     ("rate", "paths"),
     [

@@ -181,6 +181,18 @@ def test_sink_over_a_view_inside_the_stream_is_refused(tmp_path: Path) -> None:
     assert "only 'w'" in text
 
 
+def test_step_that_joins_what_stays_inside_the_stream_with_what_comes_out_is_refused(tmp_path: Path) -> None:
+    steps = [
+        {"view": "d", "deduplicate": FIRST},
+        {"view": "large", "sql": "select * from d where key > 'm'"},
+        cleaned({"view": "w", "window": {**WINDOW, "from": "large", "late_after": ...}}),
+        {"view": "both", "sql": "select * from w join large using (key)"},
+    ]
+    [(path, text)] = mistakes(tmp_path, steps)
+    assert path == "transform[3]"
+    assert text == "'large' stays inside the stream: only 'w' comes out of it"
+
+
 def test_late_rows_are_a_view_of_the_first_step(tmp_path: Path) -> None:
     steps = [{"view": "w", "window": WINDOW}]
     sink = {"from": "w", "delta": {"path": "a"}}
