@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.spec.stateful import Deduplicate
-from penstock.transform.keyed import require_key
+from penstock.transform.keyed import in_order, require_key
 from penstock.transform.watermark import timed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def rows(view: str, of: Deduplicate, source: DataFrame) -> DataFrame:
+def rows(view: str, of: Deduplicate, source: DataFrame, *, ordered: bool) -> DataFrame:
     require_key(view, of, source)
     read = timed(view, source, of.time, of.within)
-    return read.dropDuplicatesWithinWatermark(list(of.key)) if source.isStreaming else read
+    if not source.isStreaming:
+        return read
+    return (in_order(of, read) if ordered else read).dropDuplicatesWithinWatermark(list(of.key))

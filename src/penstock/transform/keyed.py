@@ -1,14 +1,18 @@
-"""Steps that keep something for each key: its columns must be there."""
+"""Steps that keep something for each key: its columns must be there, and its rows come in one order."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from penstock.errors import StepFailed
+from penstock.record import KAFKA
 from penstock.spec.stateful import Deduplicate, State
+from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_PLACE = ("topic", "partition", "offset")
 
 
 def require_key(view: str, of: Deduplicate | State, source: DataFrame) -> None:
@@ -21,3 +25,20 @@ def require_key(view: str, of: Deduplicate | State, source: DataFrame) -> None:
             next_command=f"correct `key` of view '{view}'",
             facts={"view": view},
         )
+
+
+def in_order(of: Deduplicate | State, rows: DataFrame) -> DataFrame:
+    """The rows of one key together, by their place in Kafka, where they say it.
+
+    Tasks hand rows on in the order in which they end. A batch that is run again must meet them as it did before: some
+    of the sinks may hold what it made of them. The engine would bring the rows of a key together all the same, so the
+    sorting is all that this costs; its own check of streams allows none, see `Flow.supported`.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    places = rows.schema[KAFKA].dataType if KAFKA in rows.columns else None
+    if not isinstance(places, StructType) or not set(_PLACE) <= set(places.names):
+        return rows
+    key = [F.col(quoted(name)) for name in of.key]
+    return rows.repartition(*key).sortWithinPartitions(*key, *(F.col(KAFKA)[name] for name in _PLACE))

@@ -11,7 +11,7 @@ from penstock.spec.fields import struct_of
 from penstock.spec.stateful import State
 from penstock.spec.types import quoted
 from penstock.transform import python_module
-from penstock.transform.keyed import require_key
+from penstock.transform.keyed import in_order, require_key
 from penstock.transform.watermark import timed
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 _TIMES = {"none": "None", "event": "EventTime", "processing": "ProcessingTime"}
 
 
-def rows(view: str, of: State, source: DataFrame, base: Path) -> DataFrame:
+def rows(view: str, of: State, source: DataFrame, base: Path, *, ordered: bool) -> DataFrame:
     made = processor(view, of, base)
     columns = struct_of(of.fields).columns()
     require_key(view, of, source)
     read = timed(view, source, of.time, of.late_after) if of.time else source
     if not source.isStreaming:
         return source.sparkSession.createDataFrame([], columns)
-    grouped = read.groupBy(*(quoted(name) for name in of.key))
+    grouped = (in_order(of, read) if ordered else read).groupBy(*(quoted(name) for name in of.key))
     return grouped.transformWithState(made, columns, of.emit.capitalize(), _TIMES[of.timers])
 
 

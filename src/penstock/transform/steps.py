@@ -42,6 +42,7 @@ class Transform:
     base: Path  # the directory of the spec
     references: References | None = None  # the tables that steps look rows up in
     moment: Moment | None = None
+    ordered: bool = True  # stateful steps meet the rows of a key by their place in Kafka
 
     @property
     def keeping(self) -> list[Step]:
@@ -113,11 +114,11 @@ class Transform:
             case Step(window=Window() as of):
                 return window.rows(step.view, of, none_of(of.from_), followed=step != self.keeping[-1])
             case Step(deduplicate=Deduplicate() as of):
-                return deduplicate.rows(step.view, of, none_of(of.from_))
+                return deduplicate.rows(step.view, of, none_of(of.from_), ordered=self.ordered)
             case Step(join=Join() as of):
                 return join.rows(step.view, of, none_of(of.left.from_), none_of(of.right.from_))
             case Step(state=State() as of):
-                return state.rows(step.view, of, none_of(of.from_), self.base)
+                return state.rows(step.view, of, none_of(of.from_), self.base, ordered=self.ordered)
         raise AssertionError(step)
 
     def _late(self, step: Step, made: dict[str, DataFrame]) -> dict[str, DataFrame]:

@@ -55,6 +55,7 @@ _CONF = {
     ),
     # What changed is written per batch, and not the whole store.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.unsupportedOperationCheck": "false",  # see `supported`
 }
 
 _EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
@@ -117,16 +118,16 @@ class Flow:
         self.aside = set_aside.read(self.file, self.log.query_id() or "", self.log.committed())
         if self.aside:
             raw = raw.where(~is_one_of(self.aside, raw["topic"], raw["partition"], raw["offset"]))
-        rows = self.transform.streamed(source_views(inlets, raw))
-        self.supported(rows)
-        return rows
+        sources = source_views(inlets, raw)
+        self.supported(sources)
+        return self.transform.streamed(sources)
 
     def check(self, spark: SparkSession, inlets: Sequence[Inlet], outlets: Sequence[Outlet]) -> None:
         """Before the start, over no rows: whether the engine can run the stream, and sinks read what comes out of it.
 
         Raises StepFailed.
         """
-        self.supported(self.transform.streamed(source_views(inlets, _stream_of_nothing(spark))))
+        self.supported(source_views(inlets, _stream_of_nothing(spark)))
         sources = source_views(inlets, spark.createDataFrame([], RAW))
         none = spark.createDataFrame([], self.transform.views(sources)[self.view].schema)
         made = replace(self.transform, moment=Moment(none, 0)).views(sources)
@@ -149,10 +150,14 @@ class Flow:
         # Of a window one end is enough.
         return tuple(name for name in last.keys if name != WINDOW[1]) if isinstance(last, Window) else ()
 
-    def supported(self, rows: DataFrame) -> None:
-        """Raise StepFailed where the engine cannot run this plan in this mode, in its words."""
+    def supported(self, sources: dict[str, DataFrame]) -> None:
+        """Raise StepFailed where the engine cannot run the stream in this mode, in its words.
+
+        It is asked here, and not when the query starts: it holds sorting for impossible, also where it is done within a
+        batch and in front of a step that does not mind. So it is asked about the plan without."""
         from pyspark.errors import PySparkException
 
+        rows = replace(self.transform, ordered=False).streamed(sources)
         spark: Any = rows.sparkSession
         checker = spark._jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
         try:
