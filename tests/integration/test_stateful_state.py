@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 import tests.stateful_processors as processors
+from deltalake import DeltaTable
 from ruamel.yaml import YAML
 from tests.crash.driver import ROUNDS
 from tests.doctor_score import named
@@ -128,17 +129,21 @@ def test_timers_of_the_clock_fire_once_their_time_has_come(kafka: Cluster, direc
 def test_updates_are_upserted_and_a_row_without_a_time_is_a_dead_letter(
     kafka: Cluster, directory: Path, postgres: LocalPostgres, spark: Any
 ) -> None:
-    """Into every kind of sink that can replace a row."""
-    step = {"view": "counts", "window": {**WINDOW, "emit": "update"}}
+    """Into every kind of sink that can replace a row; and those that a condition no longer holds for are taken out."""
+    steps = [
+        {"view": "counts", "window": {**WINDOW, "emit": "update"}},
+        {"view": "few", "sql": "select *, not (n < 3) as _deleted from counts"},
+    ]
     upsert, table = {"key": ["window_start", "key"]}, f"counts_{uuid.uuid4().hex[:8]}"
     warehouse = directory / table
     catalog = {"type": "hadoop", "warehouse": str(warehouse)}
     sinks = {
         "lake": {"from": "counts", "delta": {"path": "lake", "upsert": upsert}},
         "ice": {"from": "counts", "iceberg": {"table": "live.counts", "catalog": catalog, "upsert": upsert}},
+        "few": {"from": "few", "delta": {"path": "few", "upsert": upsert}},
         "db": {"from": "counts", "postgres": {"url": postgres.url, "table": f"public.{table}", "upsert": upsert}},
     }
-    stream = Stream.make(kafka.bootstrap, directory, [step], sinks=sinks)
+    stream = Stream.make(kafka.bootstrap, directory, steps, sinks=sinks)
     stream.feed([Event("a", 0), Event("a", 5), Event("b", 7), Event("a", None)])  # a batch, and the next one:
     stream.feed([Event("a", 30), Event("b", 65), Event("a", 40), Event("a", 70)])
     stream.run()
@@ -146,6 +151,10 @@ def test_updates_are_upserted_and_a_row_without_a_time_is_a_dead_letter(
     found = {(seconds(row["window_start"]), row["key"]): row["n"] for row in stream.payments.rows()}
     expected = Counter((windows_of(e.at, 60, 60)[0], e.key) for e in stream.sent["events"] if e.at is not None)
     assert found == expected
+    few = DeltaTable(stream.payments.directory / "few").to_pyarrow_table().to_pylist()
+    assert {(seconds(row["window_start"]), row["key"]): row["n"] for row in few} == {
+        key: n for key, n in expected.items() if n < 3
+    }
     with psycopg.connect(postgres.url) as connection:
         rows = connection.execute(f"select window_start, key, n from public.{table}").fetchall()
     assert [((seconds(start), key), n) for start, key, n in sorted(rows)] == sorted(expected.items())

@@ -19,6 +19,7 @@ _SHORT_S, _LONG_S = 5.0, 120.0  # the rule of thumb for batches
 _FULL = 0.9  # of the cap
 _SLOWER = 3.0  # times
 _FEW_BATCHES = 3
+_FEW_ROWS, _PRICE_S = 100, 5.0  # so few rows in less than that tell what a batch costs, and nothing of the sink
 _SMALL_FILE = 16 << 20
 _MANY_FILES = 200
 _GROWING = 6  # batches in each of which state grew
@@ -101,12 +102,14 @@ def slow_sink(facts: Facts) -> Iterator[Finding]:
         if not took:
             continue
         usual = median(rows for rows, _ in took)
-        rates = [rows / seconds for rows, seconds in took if rows and 2 * rows >= usual and seconds > 0]
+        alike = [(rows, seconds) for rows, seconds in took if rows and 2 * rows >= usual and seconds > 0]
+        rates, lately = [rows / seconds for rows, seconds in alike], alike[-_FEW_BATCHES:]
         before = sorted(rates[:-_FEW_BATCHES])
         if len(before) < _FEW_BATCHES:
             continue
         now, then = median(rates[-_FEW_BATCHES:]), before[len(before) * 3 // 4]  # the first batches are slow by nature
-        if then > _SLOWER * now:
+        price = max(rows for rows, _ in lately) < _FEW_ROWS and max(seconds for _, seconds in lately) < _PRICE_S
+        if then > _SLOWER * now and not price:
             yield Finding(
                 "slow-sink",
                 "warning",

@@ -36,7 +36,7 @@ def late(facts: Facts) -> Iterator[Finding]:
 def behind(facts: Facts) -> Iterator[Finding]:
     """A watermark is behind by what the spec allows to be late, and by as much as records wait. More has a cause."""
     step = facts.timed
-    if step is None or not facts.running or facts.stuck:
+    if step is None or not facts.running:
         return
     recent = step.behind_s[-_BATCHES:]
     expected = (step.late_after_s or 0.0) + (facts.lag.behind_s or 0.0)

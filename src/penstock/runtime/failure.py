@@ -137,7 +137,8 @@ def _stopped(said: str) -> RuleStopped:
     return RuleStopped(
         f"a record broke a rule that stops the pipeline: {said}",
         cause="the rule says `otherwise: stop`; the batch is not finished and will run again",
-        next_command="mend the producer or the rule, then: penstock run FILE",
+        next_command="change the rule, or let such records be dead letters (`otherwise: dead-letter`); "
+        "then: penstock run FILE",
     )
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from penstock.record import DELETED
 from penstock.spec.sql_names import may_read
 from penstock.spec.stateful import AnyStateful, Join, State, Window, late_views, sides, time_rule
 from penstock.spec.steps import Step, stateful_steps
@@ -213,10 +214,24 @@ def _of_sinks(spec: Pipeline, steps: list[Step], keeping: list[Step]) -> Iterato
             if why:
                 text = f"`emit: {last.stateful.emit}` of '{last.view}' gives a row several times, and {why}"
                 yield ("sinks", name, "from"), text, []
+            elif (column := _changes(sink, last)) and not sink.console:
+                text = (
+                    f"a row whose '{column}' no longer meets it would stay in the sink as it was: say which rows are "
+                    f"to go, in a step: select *, not ({sink.where}) as {DELETED} from {sink.from_}"
+                )
+                yield ("sinks", name, "where"), text, []
     for j, step in enumerate(steps[i + 1 :], i + 1):
         for view in sorted(inside):
             if reads(step, view) and step.view in made:
                 yield ("transform", j), f"'{view}' stays inside the stream: only '{last.view}' comes out of it", []
+
+
+def _changes(sink: Sink, step: Step) -> str | None:
+    """A column that the condition of a sink reads, and that is another one whenever its row is emitted again."""
+    of = step.stateful
+    made = of.columns if isinstance(of, Window) else of.fields if isinstance(of, State) else {}
+    values = [name for name in made if of is not None and name not in of.keys]
+    return next((name for name in values if sink.where and may_read(sink.where, name)), None)
 
 
 def _cannot_replace(sink: Sink, step: Step) -> str | None:

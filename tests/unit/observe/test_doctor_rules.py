@@ -258,6 +258,15 @@ def test_smaller_batches_do_not_make_a_sink_slow() -> None:
     assert examine(replace(HEALTHY, batches=small)) == []
 
 
+def test_what_a_batch_costs_anyway_does_not_make_a_sink_slow() -> None:
+    def single(took: float) -> list[str]:
+        batches = [*(ran(n, 2, rows=2, sink=0.5) for n in range(7)), *(ran(n, 2, rows=1, sink=took) for n in (7, 8, 9))]
+        return [finding.cause for finding in examine(replace(HEALTHY, batches=batches))]
+
+    assert single(3.0) == []
+    assert single(30.0) == ["slow-sink"]
+
+
 def test_sink_is_held_to_its_good_batches_not_to_its_first_ones() -> None:
     cold = [ran(0, sink=60.0), ran(1, sink=30.0), *(ran(n) for n in range(2, 10))]
     assert examine(replace(HEALTHY, batches=cold)) == []

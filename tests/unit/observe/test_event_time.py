@@ -50,6 +50,9 @@ def test_watermark_is_behind_by_what_waits_and_what_may_be_late() -> None:
     assert causes(replace(OLD, behind_s=[9_000.0] * 2)) == []
 
 
-def test_pipeline_that_does_not_run_or_is_stuck_has_other_troubles() -> None:
+def test_pipeline_that_does_not_run_has_other_troubles() -> None:
     assert causes(OLD, replace(FACTS, running=False)) == []
-    assert causes(OLD, replace(FACTS, stuck=Stuck(3, 900.0))) == []
+
+
+def test_batch_that_is_running_hides_nothing() -> None:
+    assert causes(OLD, replace(FACTS, stuck=Stuck(3, 5.0))) == [("watermark-behind", "warning")]

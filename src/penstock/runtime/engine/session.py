@@ -6,10 +6,11 @@ import logging
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,10 @@ LOG_NAME = "spark.log"
 _JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 _TASK_FAILURES = 4  # as on a cluster; a local master has 1, where one lost Python worker would end the pipeline
 
-# PySpark logs what is wrong with SQL and with columns to standard error, with its Java stack; we say it in words.
-_LOGGERS_OF_ERRORS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+# PySpark logs what is wrong with SQL and with columns to standard error, with its Java stack; py4j, with Python's, that
+# it cannot reach the engine. We say it in words.
+_LOGGERS_OF_ERRORS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j")
+_ENDING_S = 5.0  # how long a process that no longer answers may take to end
 
 _LOG4J = """\
 rootLogger.level = warn
@@ -113,6 +116,7 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
     }
     for logger in _LOGGERS_OF_ERRORS:
         logging.getLogger(logger).setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_not_of_py4j)  # it also logs in nobody's name
     with _standard_error_to(logs / LOG_NAME), _ctrl_c_kept():
         from pyspark.sql import SparkSession
 
@@ -121,13 +125,21 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
             builder = builder.config(name, value)
         try:
             _launch(conf)
-            return builder.getOrCreate()
+            spark = builder.getOrCreate()
         except Exception as error:
             raise EngineFailed(
                 "Spark did not start",
                 cause=first_line(error),
                 next_command=f"read {logs / LOG_NAME}",
             ) from error
+    # The server that accumulators are sent to prints a traceback when the engine is gone.
+    if server := getattr(spark.sparkContext, "_accumulatorServer", None):
+        server.handle_error = lambda *_: None
+    return spark
+
+
+def _not_of_py4j(line: logging.LogRecord) -> bool:
+    return "py4j" not in Path(line.pathname).parts
 
 
 def _launch(conf: Mapping[str, str]) -> None:
@@ -150,7 +162,22 @@ def gone() -> bool:
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)
-    return process is not None and process.poll() is not None
+    if process is None:
+        return False
+    if not _answers():
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDING_S)
+    return process.poll() is not None
+
+
+def _answers() -> bool:
+    from pyspark import SparkContext
+
+    try:
+        engine: Any = SparkContext._jvm
+        return bool(engine.java.lang.System.nanoTime())
+    except Exception:  # whatever py4j says of it
+        return False
 
 
 def java_options(asked: dict[str, str], log4j: Path, more: Iterable[str] = ()) -> str:
