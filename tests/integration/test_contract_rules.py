@@ -105,3 +105,13 @@ def test_rule_that_is_a_number_is_named_and_said_what_it_is(payments: Payments) 
     with pytest.raises(StepFailed, match="rule 'some' of contract 'payments'") as raised:
         payments.run()
     assert raised.value.cause == "amount is a decimal(12,2), and neither true nor false"
+
+
+def test_pattern_that_java_does_not_take_is_told_before_anything_is_read(payments: Payments) -> None:
+    """Python takes it, so `check` does."""
+    to_lake(payments, {"name": "named", "regex": {"field": "currency", "matches": "(?P<name>[A-Z]+)"}})
+    payments.send(good(1))
+    with pytest.raises(StepFailed, match="rule 'named' of contract 'payments'") as raised:
+        payments.run()
+    assert "near index" in (raised.value.cause or "")
+    assert payments.entries() == []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import record
 from penstock.checkpoint.ledger import ViewCount
 from penstock.errors import StepFailed, first_line
-from penstock.spec.rules import Rule, sql_name
+from penstock.spec.rules import Regex, Rule, sql_name
 from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class Contract:
                 rows = _with_repetition(rows.withColumn(record.RULE, _first_of(verdicts)), rule.unique)
                 verdicts, broken = list(settled), F.col(_REPEATED)
             else:
+                if rule.regex:
+                    _require_pattern(rule.regex)
                 broken = ~F.coalesce(_tried(rule.condition or ""), F.lit(False))
             said = F.lit(rule.name)
             if rule.otherwise == "stop":
@@ -209,6 +211,14 @@ def _tried(condition: str) -> Column:
     return Column(bridge.column(tried))
 
 
+def _require_pattern(regex: Regex) -> None:
+    """Raises what Java has against it. The engine would say so in the first batch, or call every record wrong."""
+    from pyspark.sql import SparkSession
+
+    spark: Any = SparkSession.getActiveSession()
+    spark._jvm.java.util.regex.Pattern.compile(regex.matches)
+
+
 def _wrong(rows: DataFrame, rule: Rule) -> str | None:
     """Why a rule is no condition; None where it is one."""
     from pyspark.sql import functions as F
@@ -218,6 +228,8 @@ def _wrong(rows: DataFrame, rule: Rule) -> str | None:
         if rule.unique:
             rows.groupBy(*(F.expr(sql_name(name)) for name in rule.unique)).count()
             return None
+        if rule.regex:
+            _require_pattern(rule.regex)
         kind = rows.select(F.expr(f"({rule.condition})")).schema[0].dataType
     except Exception as error:
         return first_line(error)
