@@ -17,7 +17,8 @@ RULE = "_rule"  # name of the first contract rule the record broke, null when it
 RESERVED = (KAFKA, KEY, DELETED, ERROR, RULE)  # no field of a record may be called so
 _ON_THE_WAY = f"{KAFKA}_"  # what becomes `_kafka` travels in columns that begin so
 
-ORIGIN = ("topic", "partition", "offset", "timestamp")  # what `_kafka` always holds
+PLACE = ("topic", "partition", "offset")  # which record it was
+ORIGIN = (*PLACE, "timestamp")  # what `_kafka` always holds
 ON_REQUEST = ("key", "value", "headers", "timestamp_type")  # what `_kafka` holds when `kafka_columns` asks for it
 
 # The years 1 to 9999, counted from 1970. Arrow and Spark could hold more, Python and most databases could not read it.

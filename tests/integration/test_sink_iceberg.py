@@ -29,6 +29,7 @@ from tests.handed import (
 from penstock.errors import NotWritable, SinkBusy, SinkFailed, SpecInvalid, TableDiffers, TableOfAnotherQuery
 from penstock.local.postgres import LocalPostgres
 from penstock.record import Known
+from penstock.runtime.tally import Handed
 from penstock.sink.contract import Incoming, Written
 from penstock.sink.iceberg import IcebergSink
 from penstock.sink.iceberg_catalog import HadoopCatalog, JdbcCatalog, open_in
@@ -128,6 +129,17 @@ def test_two_attempts_at_once_are_published_once(spark: Any, catalog: HadoopCata
     assert outcomes == ["SinkBusy", "Written"]
     assert spark.table(f"{catalog.name}.db.events").count() == (30 if key else 40)
     assert sink.rows_by_batch(QUERY) == {0: 20, 1: 20}
+
+
+def test_rows_for_a_table_that_wants_them_by_ranges_are_counted_once(spark: Any, catalog: HadoopCatalog) -> None:
+    """Left to itself the engine would read them twice: to find out where ranges end, and to write them. A table with an
+    order wants them so without being told."""
+    sink = IcebergSink("ice", "n.t", catalog, partition_by=("c",))
+    hand(sink, 0, numbered(spark, 0))
+    spark.sql(f"alter table {catalog.name}.n.t set tblproperties ('write.distribution-mode' = 'range')")
+    handed = Handed(numbered(spark, 20))
+    assert sink.write(batch(1), handed.rows, replay=False) == Written(20)
+    assert handed.result()[0] == 20
 
 
 def test_upsert_keeps_the_newest_record_of_a_key(spark: Any, catalog: HadoopCatalog) -> None:

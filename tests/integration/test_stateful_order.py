@@ -3,13 +3,20 @@ So a batch that is run again, for a sink that does not hold it yet, makes of the
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
 from tests.payments import Payments
+
+from penstock.runtime.state.flow import OWN_CHECK
+from penstock.sink.engine import configured
+from penstock.spec.stateful import Deduplicate
+from penstock.transform import deduplicate
 
 COPIES, PARTITIONS = 60, 3
 SEEN = """
@@ -53,6 +60,26 @@ def test_of_copies_in_several_partitions_the_first_by_place_is_kept(copies: Paym
     once = {"from": "payments", "time": "event_time", "within": "1h", "key": ["payment_id"]}
     places = {row["payment_id"]: row["_kafka"]["partition"] for row in made(copies, {"deduplicate": once})}
     assert places == {f"p-{number}": 0 for number in range(COPIES)}
+
+
+@pytest.mark.parametrize("names", [["a", "b"], ["tenant", "account", "order_id", "line", "kind"], ["a", "a"]])
+def test_rows_are_moved_once_whatever_the_key(spark: Any, tmp_path: Path, names: list[str]) -> None:
+    """The engine has an order of its own for keys of more than four columns."""
+    columns = [
+        "timestamp'2026-11-01' as at",
+        *(f"string(id + {n}) as {name}" for n, name in enumerate(dict.fromkeys(names))),
+    ]
+    place = "named_struct('topic', 't', 'partition', 0, 'offset', id) as _kafka"
+    spark.range(9).selectExpr(*columns, place).write.parquet(str(tmp_path / "in"))
+    read = spark.readStream.schema(spark.read.parquet(str(tmp_path / "in")).schema).parquet(str(tmp_path / "in"))
+    step = Deduplicate.model_validate({"from": "v", "key": names, "time": "at", "within": "1h"})
+    with configured(spark, {OWN_CHECK: "false"}):
+        made = deduplicate.rows("once", step, read, ordered=True).writeStream.format("noop").trigger(availableNow=True)
+        query = made.option("checkpointLocation", str(tmp_path / "spark")).start()
+        query.awaitTermination(60)
+    plan = query._jsq.streamingQuery().lastExecution().executedPlan().toString()
+    found = re.findall(r"(StreamingDeduplicateWithinWatermark|Sort|Exchange) ", plan)
+    assert found == ["StreamingDeduplicateWithinWatermark", "Sort", "Exchange"], plan
 
 
 @pytest.mark.usefixtures("spark")

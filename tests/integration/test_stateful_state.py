@@ -132,7 +132,7 @@ def test_updates_are_upserted_and_a_row_without_a_time_is_a_dead_letter(
     """Into every kind of sink that can replace a row; and those that a condition no longer holds for are taken out."""
     steps = [
         {"view": "counts", "window": {**WINDOW, "emit": "update"}},
-        {"view": "few", "sql": "select *, not (n < 3) as _deleted from counts"},
+        {"view": "few", "sql": "select *, (n < 3) is not true as _deleted from counts"},
     ]
     upsert, table = {"key": ["window_start", "key"]}, f"counts_{uuid.uuid4().hex[:8]}"
     warehouse = directory / table

@@ -65,7 +65,7 @@ RELEASED = {
         "seek-refused",
         "backup-damaged",
     },
-    5: {"engine-failed", "step-failed", "sink-busy", "sink-failed"},
+    5: {"engine-failed", "step-failed", "engine-busy", "executor-lost", "sink-busy", "sink-failed"},
     70: {"defect"},
 }
 

@@ -30,6 +30,7 @@ from penstock.record import (
     OUTGOING,
     OUTGOING_AT,
     OUTGOING_ERROR,
+    PLACE,
     TOO_LARGE,
     WRONG_TYPE,
     Failure,
@@ -141,7 +142,7 @@ class PickRecords:
 
     def __call__(self, batch: pa.RecordBatch, origins: Any) -> pa.RecordBatch:
         size = batch.num_rows
-        at = [origins.column(batch, name) for name in ("topic", "partition", "offset")]
+        at = [origins.column(batch, name) for name in PLACE]
         deleted = batch.column(DELETED) if DELETED in batch.schema.names else None
         key = batch.column(self.key).cast(pa.binary()) if isinstance(self.key, str) else pa.nulls(size, pa.binary())
         columns = {
@@ -263,7 +264,7 @@ class Encoding:
         if self._to.partition:  # what is no number of 32 bits is no partition, but must not go by the key instead
             found = F.col(self._to.partition)
             partition = F.when(found.isNotNull(), F.coalesce(found.try_cast("int"), F.lit(-1)))
-        at = [F.col(f"{KAFKA}.{name}") if KAFKA in names else F.lit(None) for name in ("topic", "partition", "offset")]
+        at = [F.col(f"{KAFKA}.{name}") if KAFKA in names else F.lit(None) for name in PLACE]
         value = self._parts["value"].column(rows)
         if DELETED in names:
             value = F.when(~F.coalesce(F.col(DELETED), F.lit(False)), value)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.record import KAFKA
+from penstock.record import KAFKA, PLACE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -27,7 +27,7 @@ def of_rows(rows: DataFrame) -> Column | None:
     from pyspark.sql.types import StructType
 
     kafka = rows.schema[KAFKA].dataType if KAFKA in rows.columns else None
-    if not isinstance(kafka, StructType) or not {"topic", "partition", "offset"} <= set(kafka.names):
+    if not isinstance(kafka, StructType) or not set(PLACE) <= set(kafka.names):
         return None
     at = F.col(KAFKA)
     place = at["partition"].cast("bigint") * _BY_PARTITION + F.crc32(at["topic"])

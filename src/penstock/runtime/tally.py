@@ -111,6 +111,7 @@ def _observed(observation: Observation) -> dict[str, Any]:
         raise ExecutorLost(
             "tasks that had ended ran again in the middle of a batch, and counted their rows twice",
             cause="an executor was lost, or the rows it had made for others could not be fetched from it",
-            next_command="none: the batch is run again, and counted anew; what a sink holds of it is not written again",
+            next_command="nothing: the batch is run again; if that goes on, look why executors end "
+            "(`spark.executor.memory`), then: penstock run FILE",
         )
     return found[0]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from penstock.errors import SpecInvalid
-from penstock.record import DELETED, KAFKA, KEY
+from penstock.record import DELETED, KAFKA, KEY, ORIGIN
 from penstock.sink.contract import Incoming
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def says_origin(columns: StructType) -> bool:
     from pyspark.sql.types import StructType
 
     kafka = columns[KAFKA].dataType if KAFKA in columns.names else None
-    return isinstance(kafka, StructType) and {"topic", "partition", "offset", "timestamp"} <= set(kafka.names)
+    return isinstance(kafka, StructType) and set(ORIGIN) <= set(kafka.names)
 
 
 def require_columns(sink: str, incoming: Incoming, **settings: Iterable[str]) -> None:

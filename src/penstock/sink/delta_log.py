@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.files import sync_file
 from penstock.errors import SinkBusy, SinkFailed
-from penstock.record import Batch, Known
+from penstock.record import PLACE, Batch, Known
 from penstock.sink import held
 from penstock.sink.delta_demands import demands, other_columns
 from penstock.sink.engine import condition_of, refuses, said_by
@@ -183,7 +183,7 @@ class DeltaLog:
             dataset = ds.dataset(table.file_uris(), format="parquet")
         if column not in dataset.schema.names:
             return None
-        wanted = {name: ds.field(column, name) for name in ("topic", "partition", "offset")}
+        wanted = {name: ds.field(column, name) for name in PLACE}
         found: dict[tuple[str, int], list[int]] = {}
         for batch in dataset.to_batches(columns=wanted):
             topics, partitions, offsets = (batch.column(i).to_pylist() for i in range(3))

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
-from penstock.errors import SinkBusy
 from penstock.record import Batch
 from penstock.sink.columns import misfit, require_columns, require_types, require_upsertable, stored
 from penstock.sink.contract import Incoming, Written
 from penstock.sink.delta_maintenance import Maintenance
 from penstock.sink.delta_sink import LACKING, OfDelta
-from penstock.sink.engine import condition_of, configured, engine_errors, said_by
-from penstock.sink.latest import Latest, latest, merge
+from penstock.sink.engine import configured, engine_errors
+from penstock.sink.latest import Latest, latest, lost_rows, merge
 from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
@@ -119,13 +118,7 @@ class DeltaUpsertSink(OfDelta):
         return columns
 
     def _failure(self, error: Exception, batch: Batch) -> Exception:
-        if condition_of(error) == "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND":
-            return SinkBusy(
-                f"sink '{self.name}': an executor was lost while batch {batch.id} was merged",
-                cause=said_by(error),
-                next_command="nothing: the batch is run again",
-            )
-        return self.log.failure(error, batch)
+        return lost_rows(self.name, batch, error) or self.log.failure(error, batch)
 
     def positions(self, column: str) -> None:
         """None: the table holds the newest record of each key, not every record."""

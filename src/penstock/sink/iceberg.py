@@ -33,7 +33,7 @@ from penstock.sink.engine import configured, engine_errors, refuses, said_by
 from penstock.sink.iceberg_catalog import Catalog, open_in
 from penstock.sink.iceberg_files import data_files
 from penstock.sink.iceberg_table import ATTEMPT, BATCH, ROWS, State, identity
-from penstock.sink.latest import Latest, latest, merge
+from penstock.sink.latest import Latest, latest, lost_rows, merge
 from penstock.sink.parquet_files import positions_in
 from penstock.spec.sinks import TRANSFORM, partition_column
 from penstock.spec.types import quoted
@@ -46,7 +46,7 @@ _LACKING = INTERVALS | {"NullType", "TimeType", "VariantType"}  # types that a t
 _WAP = "write.wap.enabled"  # a property of the table; without it a staged write would be an ordinary one
 _PROPERTY = "spark.sql.iceberg.snapshot-property."
 # What is said to the slower of two: its batch was published meanwhile, the table changed under a merge, the table was
-# created by the other; and when an executor was lost in a merge (`latest.py`).
+# created by the other.
 _LOST_RACE = (
     "DuplicateWAPCommitException",
     "Cannot cherry-pick",
@@ -54,7 +54,6 @@ _LOST_RACE = (
     "Found conflicting",
     "AlreadyExistsException",
     "TABLE_OR_VIEW_ALREADY_EXISTS",
-    "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND",
 )
 
 
@@ -118,8 +117,14 @@ class IcebergSink:
         whole = rows.withColumns({f.name: F.lit(None).cast(f.dataType) for f in lacking}) if lacking else rows
         attempt = uuid.uuid4().hex
         with self._staging(rows.sparkSession, batch, {ATTEMPT: attempt}):
-            whole.writeTo(self._place).append()
+            whole.writeTo(self._place).option("distribution-mode", self._distribution()).append()
         return self._publish(rows.sparkSession, batch, attempt)
+
+    def _distribution(self) -> str:
+        """Never `range`, the default of a table with an order: for that the engine reads the rows twice, and rows are
+        counted while they are read."""
+        now = self._state()
+        return "none" if now and now.properties.get("write.distribution-mode") == "none" else "hash"
 
     def _upsert(self, batch: Batch, found: Latest) -> int:
         spark = found.rows.sparkSession
@@ -197,6 +202,8 @@ class IcebergSink:
 
     def _failure(self, error: Exception, batch: Batch) -> Exception:
         said = said_by(error)
+        if lost := lost_rows(self.name, batch, error):
+            return lost
         if any(sign in said for sign in _LOST_RACE):
             return self._beaten(said)
         if not refuses(error) and not said.startswith("org.apache.iceberg"):

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import SinkFailed
-from penstock.record import DELETED, KAFKA, MISSING_FIELD, Failure
+from penstock.errors import ExecutorLost, SinkFailed
+from penstock.record import DELETED, KAFKA, MISSING_FIELD, PLACE, Batch, Failure
 from penstock.sink.columns import says_origin, stored
 from penstock.sink.contract import Rejected, Written
-from penstock.sink.engine import engine_errors
+from penstock.sink.engine import condition_of, engine_errors, said_by
 from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 # Columns of the rows below that are not stored.
 DELETE = "__penstock_delete"  # the row deletes its key
+_LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"  # the engine's name for it
 PLACED = "__penstock_placed"  # its place decides: it is newer than what the table holds, whatever `order_by` says
 
 
@@ -74,9 +75,7 @@ def latest(
     origin = says_origin(rows.schema)
     no_key = reduce(lambda a, b: a | b, [F.col(quoted(name)).isNull() for name in key])
     before, after = Observation(), Observation()
-    at = (
-        F.struct(*(F.col(KAFKA)[name].alias(name) for name in ("topic", "partition", "offset"))) if origin else F.lit(0)
-    )
+    at = F.struct(*(F.col(KAFKA)[name].alias(name) for name in PLACE)) if origin else F.lit(0)
     seen = rows.observe(
         before,
         F.count(F.lit(1)).alias("handed"),
@@ -104,6 +103,18 @@ def latest(
     finally:
         # A checkpoint has no `unpersist` of its own; its plan is the kept rows and nothing else.
         kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
+
+
+def lost_rows(sink: str, batch: Batch, error: Exception) -> ExecutorLost | None:
+    """The error of a merge, where it is that an executor is gone with rows of `latest`."""
+    said = said_by(error)
+    if _LOST not in (condition_of(error), *said.strip("[").split("]", 1)):
+        return None
+    return ExecutorLost(
+        f"sink '{sink}': an executor was lost while batch {batch.id} was merged",
+        cause=said,
+        next_command="nothing: the batch is run again",
+    )
 
 
 def _seen(sink: str, rows: Observation, key: Sequence[str]) -> dict[str, Any]:

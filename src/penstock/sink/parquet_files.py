@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from penstock.record import PLACE
+
 SPARK_COLUMNS = (
     b"org.apache.spark.sql.parquet.row.metadata"  # where Spark keeps the columns in a file, and looks for them
 )
@@ -26,7 +28,7 @@ def positions_in(files: Iterable[Path], column: str) -> dict[tuple[str, int], li
         with pq.ParquetFile(path) as file:
             if column not in file.schema_arrow.names:
                 return None
-            for batch in file.iter_batches(columns=[f"{column}.{name}" for name in ("topic", "partition", "offset")]):
+            for batch in file.iter_batches(columns=[f"{column}.{name}" for name in PLACE]):
                 for at in batch.column(0).to_pylist():
                     found.setdefault((at["topic"], at["partition"]), []).append(at["offset"])
     return found

@@ -214,10 +214,11 @@ def _of_sinks(spec: Pipeline, steps: list[Step], keeping: list[Step]) -> Iterato
             if why:
                 text = f"`emit: {last.stateful.emit}` of '{last.view}' gives a row several times, and {why}"
                 yield ("sinks", name, "from"), text, []
-            elif (column := _changes(sink, last)) and not sink.console:
+            elif (column := _changes(sink, last)) and not (sink.console or sink.memory):
                 text = (
-                    f"a row whose '{column}' no longer meets it would stay in the sink as it was: say which rows are "
-                    f"to go, in a step: select *, not ({sink.where}) as {DELETED} from {sink.from_}"
+                    f"a row whose '{column}' no longer meets it would stay in the sink as it was: without `where`, let "
+                    "it read a step that says which rows are to go: "
+                    f"select *, ({sink.where}) is not true as {DELETED} from {sink.from_}"
                 )
                 yield ("sinks", name, "where"), text, []
     for j, step in enumerate(steps[i + 1 :], i + 1):

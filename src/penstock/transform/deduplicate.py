@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.spec.stateful import Deduplicate
 from penstock.transform.keyed import in_order, require_key
@@ -17,4 +17,12 @@ def rows(view: str, of: Deduplicate, source: DataFrame, *, ordered: bool) -> Dat
     read = timed(view, source, of.time, of.within)
     if not source.isStreaming:
         return read
-    return (in_order(of, read) if ordered else read).dropDuplicatesWithinWatermark(list(of.key))
+    made = read.dropDuplicatesWithinWatermark(list(of.key))
+    return in_order(_key(made), read).dropDuplicatesWithinWatermark(list(of.key)) if ordered else made
+
+
+def _key(made: DataFrame) -> list[str]:
+    """As the engine has it: of more than four columns it makes an order of its own."""
+    plan: Any = made._jdf.queryExecution().analyzed()
+    keys = plan.keys()
+    return [keys.apply(at).name() for at in range(keys.size())]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.errors import StepFailed
-from penstock.record import KAFKA
+from penstock.record import KAFKA, PLACE
 from penstock.spec.stateful import Deduplicate, State
 from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_PLACE = ("topic", "partition", "offset")
 
 
 def require_key(view: str, of: Deduplicate | State, source: DataFrame) -> None:
@@ -27,8 +26,10 @@ def require_key(view: str, of: Deduplicate | State, source: DataFrame) -> None:
         )
 
 
-def in_order(of: Deduplicate | State, rows: DataFrame) -> DataFrame:
+def in_order(key: Sequence[str], rows: DataFrame) -> DataFrame:
     """The rows of one key together, by their place in Kafka, where they say it.
+
+    `key`: in the order in which the step asks the engine for it; in another one the rows would be moved once more.
 
     Tasks hand rows on in the order in which they end. A batch that is run again must meet them as it did before: some
     of the sinks may hold what it made of them. The engine would bring the rows of a key together all the same, so the
@@ -38,7 +39,7 @@ def in_order(of: Deduplicate | State, rows: DataFrame) -> DataFrame:
     from pyspark.sql.types import StructType
 
     places = rows.schema[KAFKA].dataType if KAFKA in rows.columns else None
-    if not isinstance(places, StructType) or not set(_PLACE) <= set(places.names):
+    if not isinstance(places, StructType) or not set(PLACE) <= set(places.names):
         return rows
-    key = [F.col(quoted(name)) for name in of.key]
-    return rows.repartition(*key).sortWithinPartitions(*key, *(F.col(KAFKA)[name] for name in _PLACE))
+    by = [F.col(quoted(name)) for name in key]
+    return rows.repartition(*by).sortWithinPartitions(*by, *(F.col(KAFKA)[name] for name in PLACE))

@@ -27,7 +27,7 @@ def rows(view: str, of: State, source: DataFrame, base: Path, *, ordered: bool) 
     read = timed(view, source, of.time, of.late_after) if of.time else source
     if not source.isStreaming:
         return source.sparkSession.createDataFrame([], columns)
-    grouped = (in_order(of, read) if ordered else read).groupBy(*(quoted(name) for name in of.key))
+    grouped = (in_order(of.key, read) if ordered else read).groupBy(*(quoted(name) for name in of.key))
     return grouped.transformWithState(made, columns, of.emit.capitalize(), _TIMES[of.timers])
 
 

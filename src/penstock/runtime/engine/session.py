@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -132,10 +133,19 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
                 cause=first_line(error),
                 next_command=f"read {logs / LOG_NAME}",
             ) from error
-    # The server that accumulators are sent to prints a traceback when the engine is gone.
-    if server := getattr(spark.sparkContext, "_accumulatorServer", None):
-        server.handle_error = lambda *_: None
+    _complain_to(logs / LOG_NAME, spark)
     return spark
+
+
+def _complain_to(log: Path, spark: SparkSession) -> None:
+    """The server that accumulators are sent to would print a traceback when the engine is gone."""
+
+    def handle_error(*_: object) -> None:
+        with log.open("a") as file:
+            traceback.print_exc(file=file)
+
+    if server := getattr(spark.sparkContext, "_accumulatorServer", None):
+        server.handle_error = handle_error
 
 
 def _not_of_py4j(line: logging.LogRecord) -> bool:
@@ -175,9 +185,10 @@ def _answers() -> bool:
 
     try:
         engine: Any = SparkContext._jvm
-        return bool(engine.java.lang.System.nanoTime())
+        engine.java.lang.System.nanoTime()
     except Exception:  # whatever py4j says of it
         return False
+    return True
 
 
 def java_options(asked: dict[str, str], log4j: Path, more: Iterable[str] = ()) -> str:

@@ -7,7 +7,7 @@ dropped, and only the engine can tell which.
 from __future__ import annotations
 
 from penstock.checkpoint.ledger import Entry
-from penstock.record import KAFKA
+from penstock.record import KAFKA, PLACE
 from penstock.runtime import build
 from penstock.runtime.engine import session
 from penstock.runtime.inlet import all_views
@@ -22,6 +22,6 @@ def expected(pipeline: Pipeline, entry: Entry, sink: str) -> dict[tuple[str, int
     outlet = next(outlet for outlet in build.outlets(pipeline) if outlet.sink.name == sink)
     view = outlet.rows(all_views(build.transform(pipeline), build.inlets(pipeline), raw))
     found: dict[tuple[str, int], list[int]] = {}
-    for row in view.select(*(f"{KAFKA}.{name}" for name in ("topic", "partition", "offset"))).toLocalIterator():
+    for row in view.select(*(f"{KAFKA}.{name}" for name in PLACE)).toLocalIterator():
         found.setdefault((row["topic"], row["partition"]), []).append(row["offset"])
     return found

@@ -55,9 +55,9 @@ _CONF = {
     ),
     # What changed is written per batch, and not the whole store.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.streaming.unsupportedOperationCheck": "false",  # see `supported`
 }
 
+OWN_CHECK = "spark.sql.streaming.unsupportedOperationCheck"  # the engine's; see `supported`
 _EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
@@ -114,6 +114,7 @@ class Flow:
         for name, value in {**_CONF, _EMPTY_BATCHES: str(empty).lower()}.items():
             if name not in asked:
                 spark.conf.set(name, value)
+        spark.conf.set(OWN_CHECK, "false")  # whatever was asked for: `supported` does it
         self._running = Running()
         self.aside = set_aside.read(self.file, self.log.query_id() or "", self.log.committed())
         if self.aside:

@@ -1,0 +1,40 @@
+"""What sinks refuse by their type is what the engine cannot write, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.sink import delta_sink, iceberg, parquet
+from penstock.sink.engine import engine_errors
+from penstock.sink.iceberg_catalog import HadoopCatalog, open_in
+
+VALUES = {
+    "NullType": "null",
+    "VariantType": "parse_json('{}')",
+    "TimeType": "time'10:00:00'",
+    "YearMonthIntervalType": "interval 1 year",
+    "DayTimeIntervalType": "interval 1 day",
+    "CalendarIntervalType": "make_interval(1, 1, 1)",
+}
+LACKING = {"delta": delta_sink.LACKING, "parquet": parquet._LACKING, "iceberg": iceberg._LACKING}
+
+
+@pytest.mark.parametrize("kind", LACKING)
+def test_engine_writes_every_type_that_is_not_refused(spark: Any, kind: str, tmp_path: Path) -> None:
+    catalog = HadoopCatalog(tmp_path / "warehouse", f"types_{abs(hash(tmp_path))}")
+    open_in(spark, catalog)
+    refused = set()
+    for name, value in VALUES.items():
+        rows = spark.sql(f"select 1 as id, {value} as x")
+        assert type(rows.schema["x"].dataType).__name__ == name
+        try:
+            if kind == "iceberg":
+                rows.writeTo(f"{catalog.name}.n.{name}").using("iceberg").create()
+            else:
+                rows.write.format(kind).save(str(tmp_path / name))
+        except engine_errors():
+            refused.add(name)
+    assert refused == LACKING[kind]
