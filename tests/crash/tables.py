@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import pyarrow.dataset
 import pytest
 
 from penstock.local.postgres import LocalPostgres
+from penstock.record import PLACE
 from penstock.testing.acknowledged import Place
 from tests.payments import Payments
 
@@ -66,5 +66,5 @@ def _iceberg(payments: Payments, spark: Any) -> Iterator[dict[str, Any]]:
 
 def _postgres(url: str) -> Iterator[dict[str, Any]]:
     with psycopg.connect(url) as connection:
-        for (at,) in connection.execute('select "_kafka" from crashed'):
-            yield at if isinstance(at, dict) else json.loads(at)
+        found = connection.execute("select _kafka_topic, _kafka_partition, _kafka_offset from crashed").fetchall()
+    yield from (dict(zip(PLACE, row, strict=True)) for row in found)
