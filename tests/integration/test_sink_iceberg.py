@@ -27,6 +27,7 @@ from tests.handed import (
 )
 
 from penstock.errors import NotWritable, SinkBusy, SinkFailed, SpecInvalid, TableDiffers, TableOfAnotherQuery
+from penstock.local import ports
 from penstock.local.postgres import LocalPostgres
 from penstock.record import Known
 from penstock.runtime.tally import Handed
@@ -239,3 +240,16 @@ def test_catalog_in_a_database_works_and_keeps_its_password_to_itself(
         with pytest.raises(SinkFailed) as refused:
             use()
         assert "s3cret-and-wrong" not in str(refused.value.as_dict())
+
+
+def test_database_of_a_catalog_that_does_not_answer_is_tried_again(spark: Any, tmp_path: Path) -> None:
+    uri = f"jdbc:postgresql://{ports.HOST}:{ports.pick(set())}/lake"
+    catalog = JdbcCatalog(lambda: uri, tmp_path, lambda: "nobody", lambda: "s3cret", "away")
+    sink = IcebergSink("ice", "db.events", catalog)
+    for use in (
+        lambda: sink.prepare(batch(0), Known(), frozenset()),
+        lambda: sink.write(batch(0), numbered(spark, 0), replay=False),
+    ):
+        with pytest.raises(SinkBusy, match="the database of Iceberg catalog 'away' cannot be asked") as busy:
+            use()
+        assert "s3cret" not in str(busy.value.as_dict())

@@ -19,6 +19,7 @@ VALUES = {
     "DayTimeIntervalType": "interval 1 day",
     "CalendarIntervalType": "make_interval(1, 1, 1)",
 }
+ODD = ' ,;{}()\n\t=.`"[]é%'
 LACKING = {"delta": delta_sink.LACKING, "parquet": parquet._LACKING, "iceberg": iceberg._LACKING}
 
 
@@ -38,3 +39,20 @@ def test_engine_writes_every_type_that_is_not_refused(spark: Any, kind: str, tmp
         except engine_errors():
             refused.add(name)
     assert refused == LACKING[kind]
+
+
+@pytest.mark.parametrize("kind", LACKING)
+def test_engine_takes_every_character_in_a_name_that_is_not_refused(spark: Any, kind: str, tmp_path: Path) -> None:
+    catalog = HadoopCatalog(tmp_path / "warehouse", f"names_{abs(hash(tmp_path))}")
+    open_in(spark, catalog)
+    refused = set()
+    for number, character in enumerate(ODD):
+        rows = spark.createDataFrame([(1, 2)], ["id", f"a{character}b"])
+        try:
+            if kind == "iceberg":
+                rows.writeTo(f"{catalog.name}.n.t{number}").using("iceberg").create()
+            else:
+                rows.write.format(kind).save(str(tmp_path / f"t{number}"))
+        except engine_errors():
+            refused.add(character)
+    assert refused == (set(delta_sink.NOT_IN_NAMES) if kind == "delta" else set())

@@ -243,7 +243,7 @@ def state_growth(facts: Facts) -> Iterator[Finding]:
             f"the state of '{view}' only grows: {held[-1].rows:,} rows",
             (f"it had {held[0].rows:,} rows {len(held)} batches ago, and more after each since", why),
             "look at the event times of the records (`time` of the step), and at how long it keeps them (`late_after`, "
-            "`within`, timers)",
+            "`within`, timers; a class of your own: what it clears)",
             {"view": view, "rows": held[-1].rows, "watermark_moved_s": moved},
         )
 

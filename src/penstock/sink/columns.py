@@ -54,6 +54,17 @@ def require_types(sink: str, incoming: Incoming, lacking: Collection[str]) -> No
             )
 
 
+def require_names(sink: str, incoming: Incoming, without: str) -> None:
+    """No column of the view, and no field of one, has a name with one of these characters in it."""
+    for name in dict.fromkeys(name for name, _ in _parts(incoming.columns)):
+        if found := sorted(set(name) & set(without)):
+            raise SpecInvalid(
+                f"sink '{sink}' takes no column called '{name}', as view '{incoming.view}' has one",
+                cause=f"the table cannot have names with {' '.join(map(repr, found))}",
+                next_command=f"give it another name in a step: select `{name}` as other",
+            )
+
+
 def _parts(kind: DataType, at: str = "") -> Iterator[tuple[str, DataType]]:
     """Every type inside a type, and the column or field it is in."""
     from pyspark.sql.types import ArrayType, MapType, StructType

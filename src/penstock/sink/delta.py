@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.record import Batch
-from penstock.sink.columns import clash, require_columns, require_types
+from penstock.sink.columns import clash, require_columns
 from penstock.sink.contract import Incoming, Written, read_through
 from penstock.sink.delta_maintenance import Maintenance
-from penstock.sink.delta_sink import LACKING, OfDelta
+from penstock.sink.delta_sink import OfDelta
 from penstock.sink.engine import engine_errors
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class DeltaSink(OfDelta):
 
     def suits(self, incoming: Incoming) -> None:
         require_columns(self.name, incoming, partition_by=self.partition_by)
-        require_types(self.name, incoming, LACKING)
+        self.require_possible(incoming)
         self.require_partitions(self.partition_by)
         have = self.columns() if self.evolve else None
         # Before any sink of the pipeline writes, and before the table is told to take wider types.

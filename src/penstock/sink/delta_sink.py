@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.errors import SinkFailed
+from penstock.errors import SinkFailed, SpecInvalid
 from penstock.record import Batch, Known
-from penstock.sink.columns import INTERVALS
+from penstock.sink.columns import INTERVALS, require_names, require_types
+from penstock.sink.contract import Incoming
 from penstock.sink.delta_log import DeltaLog
 from penstock.sink.engine import condition_of, engine_errors
 from penstock.spec.types import quoted
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 LACKING = INTERVALS | {"TimeType"}  # types that a Delta table cannot have
+NOT_IN_NAMES = " ,;{}()\n\t="  # unless the table gives its columns names of its own in the files
+_MAPPED = "delta.columnMapping.mode"
 _OTHER_TYPE = "DELTA_FAILED_TO_MERGE_FIELDS"
 
 
@@ -41,6 +44,16 @@ class OfDelta:
 
         table = self.log.table()
         return StructType.fromJson(json.loads(table.schema().to_json())) if table is not None else None
+
+    def require_possible(self, incoming: Incoming) -> None:
+        """Types and names that a Delta table can have."""
+        require_types(self.name, incoming, LACKING)
+        try:
+            require_names(self.name, incoming, NOT_IN_NAMES)
+        except SpecInvalid:
+            table = self.log.table()
+            if table is None or table.metadata().configuration.get(_MAPPED) not in ("name", "id"):
+                raise
 
     def require_partitions(self, partition_by: tuple[str, ...]) -> None:
         """Those of the spec are for a table that is not there yet; one that is keeps its own."""

@@ -16,10 +16,10 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 from penstock.record import Batch
-from penstock.sink.columns import misfit, require_columns, require_types, require_upsertable, stored
+from penstock.sink.columns import misfit, require_columns, require_upsertable, stored
 from penstock.sink.contract import Incoming, Written
 from penstock.sink.delta_maintenance import Maintenance
-from penstock.sink.delta_sink import LACKING, OfDelta
+from penstock.sink.delta_sink import OfDelta
 from penstock.sink.engine import configured, engine_errors
 from penstock.sink.latest import Latest, latest, lost_rows, merge
 from penstock.spec.types import quoted
@@ -50,7 +50,7 @@ class DeltaUpsertSink(OfDelta):
     def suits(self, incoming: Incoming) -> None:
         require_upsertable(self.name, incoming, self.key, self.order_by)
         require_columns(self.name, incoming, partition_by=self.partition_by)
-        require_types(self.name, incoming, LACKING)
+        self.require_possible(incoming)
         self.require_partitions(self.partition_by)
         self._require_fit(incoming)
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _LACKING = INTERVALS | {"NullType", "TimeType", "VariantType"}  # types that a table cannot have
 _WAP = "write.wap.enabled"  # a property of the table; without it a staged write would be an ordinary one
+_OF_A_DATABASE = "org.apache.iceberg.jdbc.Unchecked"  # what a catalog in a database says of it
 _PROPERTY = "spark.sql.iceberg.snapshot-property."
 # What is said to the slower of two: its batch was published meanwhile, the table changed under a merge, the table was
 # created by the other.
@@ -206,6 +207,12 @@ class IcebergSink:
             return lost
         if any(sign in said for sign in _LOST_RACE):
             return self._beaten(said)
+        if _OF_A_DATABASE in said:
+            return SinkBusy(
+                f"sink '{self.name}': the database of its catalog did not answer",
+                cause=said.split(":", maxsplit=1)[0],  # behind it may be what the catalog was given
+                next_command="nothing, if it comes back: the batch is run again",
+            )
         if not refuses(error) and not said.startswith("org.apache.iceberg"):
             return error  # the engine failed, not the table: let the caller look at the cause
         return SinkFailed(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from penstock.errors import SinkFailed, SpecInvalid
+from penstock.errors import SinkBusy, SinkFailed, SpecInvalid
 from penstock.sink.engine import engine_errors, said_by
 from penstock.sink.iceberg_files import local
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Secret = Callable[[], str]
 _SPARK = "org.apache.iceberg.spark.SparkCatalog"
+_NO_TABLE = ("penstock", "none")
 _METADATA = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
 
 
@@ -86,6 +87,8 @@ class JdbcCatalog:
     def metadata(self, table: tuple[str, ...]) -> Path | None:
         import psycopg
 
+        from penstock.sink.postgres.connection import passes
+
         at = urlsplit(self.uri().removeprefix("jdbc:"))
         query = (
             "select metadata_location from iceberg_tables "
@@ -104,7 +107,8 @@ class JdbcCatalog:
         except psycopg.errors.UndefinedTable:  # nobody has used the catalog yet
             return None
         except psycopg.Error as error:
-            raise SinkFailed(
+            kind = SinkBusy if passes(error) else SinkFailed
+            raise kind(
                 f"the database of Iceberg catalog '{self.name}' cannot be asked",
                 cause=f"{type(error).__name__} from {at.hostname}:{at.port or 5432}",
                 next_command="check that it runs, and the user and password of the catalog",
@@ -141,6 +145,7 @@ def open_in(spark: SparkSession, catalog: Catalog) -> None:
         spark.sql(f"show namespaces in `{catalog.name}`")  # opens it
         _opened[opened] = settings
     except engine_errors() as error:
+        catalog.metadata(_NO_TABLE)  # says it better where a database does not answer
         said = said_by(error)
         for value in secret.values():
             said = said.replace(value, "***")

@@ -64,6 +64,8 @@ def _without_effect(document: Document) -> Iterator[Mistake]:
     pattern = _get(data, ("dead_letters", "kafka", "topic"))
     pattern = pattern if isinstance(pattern, str) else "{topic}.DLT"
     parts = [part for name in ("sinks", "references") if isinstance(part := _get(data, (name,)), dict)]
+    if any(_get(each, ("kafka", "topic_column")) for part in parts for each in part.values()):
+        return  # records say which topics are written
     named = [_get(each, ("kafka", "topic")) for part in parts for each in part.values()]
     used = [*read, *(pattern.replace("{topic}", topic) for topic in read), *(t for t in named if isinstance(t, str))]
     for topic in settings:

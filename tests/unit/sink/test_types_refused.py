@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql.types import (
     ArrayType,
     CalendarIntervalType,
@@ -75,3 +77,15 @@ def test_type_inside_another_one_is_named_by_its_path(type_: DataType, named: st
     error = refusal("delta", type_, tmp_path)
     assert error is not None
     assert f"'{named}'" in error.what
+
+
+def test_name_that_delta_cannot_have_is_refused_unless_the_table_maps_names(tmp_path: Path) -> None:
+    odd = Incoming("v", StructType([StructField("id", StringType()), StructField("we ird", StringType())]))
+    with pytest.raises(SpecInvalid) as refused:
+        DeltaSink("out", tmp_path).suits(odd)
+    assert refused.value.what == "sink 'out' takes no column called 'we ird', as view 'v' has one"
+    assert refused.value.next_command == "give it another name in a step: select `we ird` as other"
+    ParquetSink("out", tmp_path).suits(odd)
+    table = pa.table({"id": ["a"]})
+    write_deltalake(tmp_path, table, configuration={"delta.columnMapping.mode": "name"}, mode="overwrite")
+    DeltaSink("out", tmp_path).suits(odd)

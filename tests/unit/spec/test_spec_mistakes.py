@@ -441,6 +441,12 @@ def test_settings_of_a_topic_that_rows_are_looked_up_in_have_an_effect(write: Wr
     assert read(write(f"{text}\n{table}\n"))[1] == []
 
 
+def test_settings_of_topics_that_records_choose_have_an_effect(write: Write) -> None:
+    text = GOOD.replace("localhost:9092", "localhost:9092\n  topics: {chosen: {partitions: 2}}")
+    sink = "  many: {from: settled, kafka: {topic_column: status}}"
+    assert read(write(text.rstrip() + f"\n{sink}\n"))[1] == []
+
+
 @pytest.mark.parametrize(
     ("rate", "paths"),
     [

@@ -162,7 +162,8 @@ def _name_lost(found: Evidence, name: str, entry: Entry, count: SinkCount, held:
         if should is not None:
             nowhere = np.intersect1d(nowhere, should.get((r.topic, r.partition), []))
         if len(nowhere):
-            text = f"{len(nowhere)} records are lost: neither in sink '{name}' nor dead nor dropped"
+            lost = "1 record is lost" if len(nowhere) == 1 else f"{len(nowhere)} records are lost"
+            text = f"{lost}: neither in sink '{name}' nor dead nor dropped"
             report.findings.append(Finding("lost", text, entry.batch, r.topic, r.partition, named(nowhere)))
 
 

@@ -110,14 +110,14 @@ def connected(sink: str, address: Address, doing: str) -> Iterator[Connection]:
 
 
 def translated(sink: str, address: Address, doing: str, error: psycopg.Error) -> PenstockError:
-    cause, state = said(error), error.sqlstate or ""
+    cause = said(error)
     if isinstance(error, pg.InsufficientPrivilege):
         return NotWritable(
             f"sink '{sink}' may not {doing}",
             cause=cause,
             next_command=f"grant the user of sink '{sink}' what it lacks in {address}",
         )
-    if isinstance(error, psycopg.OperationalError) and not state and _REFUSED.search(str(error)):
+    if _refused(error):
         return NotWritable(
             f"sink '{sink}' cannot log in to PostgreSQL at {address}",
             cause=cause,
@@ -129,13 +129,24 @@ def translated(sink: str, address: Address, doing: str, error: psycopg.Error) ->
             cause=cause,
             next_command="nothing: the batch is run again",
         )
-    if state.startswith(_PASSING) or (isinstance(error, psycopg.OperationalError) and not state):
+    if passes(error):
         return SinkBusy(
             f"sink '{sink}': PostgreSQL at {address} did not answer",
             cause=cause,
             next_command="nothing, if it comes back: the batch is run again",
         )
     return SinkFailed(f"sink '{sink}' could not {doing}", cause=cause, next_command=f"look at {address}")
+
+
+def passes(error: psycopg.Error) -> bool:
+    """Whether the same may succeed later, without anybody changing anything."""
+    state = error.sqlstate or ""
+    away = isinstance(error, psycopg.OperationalError) and not state and not _refused(error)
+    return away or state.startswith(_PASSING)
+
+
+def _refused(error: psycopg.Error) -> bool:
+    return isinstance(error, psycopg.OperationalError) and not error.sqlstate and bool(_REFUSED.search(str(error)))
 
 
 def said(error: psycopg.Error) -> str:
