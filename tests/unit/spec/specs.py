@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.spec.fields import Schema
 from penstock.spec.formats import JsonFormat
 from penstock.spec.load import declared
+from penstock.spec.mistake import Mistake
 from penstock.spec.model import Pipeline
 
 GOOD = """\
@@ -33,3 +34,7 @@ def schema_of(pipeline: Pipeline, view: str) -> Schema:
     assert isinstance(how, JsonFormat)
     assert how.schema_ is not None
     return declared(pipeline.base, how.schema_)
+
+
+def short(mistakes: list[Mistake]) -> list[tuple[int, str, str]]:
+    return [(m.line, m.path, m.code) for m in mistakes]

@@ -7,16 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.unit.spec.specs import GOOD, schema_of
+from tests.unit.spec.specs import GOOD, schema_of, short
 
 from penstock.spec.load import load, read
-from penstock.spec.mistake import Mistake
 
 Write = Callable[..., Path]
-
-
-def short(mistakes: list[Mistake]) -> list[tuple[int, str, str]]:
-    return [(m.line, m.path, m.code) for m in mistakes]
 
 
 VALUE = "source.topics.payments.value"
@@ -311,100 +306,6 @@ def test_words_of_yaml_1_1_are_text(write: Write) -> None:
     assert list(schema_of(pipeline, "payments").fields) == ["on", "no", "yes", "1"]
 
 
-def test_all_mistakes_of_all_parts_come_in_one_run(write: Write) -> None:
-    text = GOOD.replace("name: payments", "nam: payments").replace("from: settled", "from: setled")
-    _, found = read(write(text.replace("localhost:9092", "1")))
-    assert short(found) == [
-        (2, "nam", "unknown-key"),
-        (4, "kafka.bootstrap", "wrong-type"),
-        (16, "sinks.lake.from", "names"),
-    ]
-
-
-RICH = """\
-penstock: 1
-name: rich
-kafka: {bootstrap: "localhost:9092"}
-registry: {url: "http://localhost:8081"}
-source:
-  topics:
-    clicks: {partitions: [0, 1], value: {format: json, schema: {fields: {page: string, at: timestamp, n: int}}}}
-    users: {partitions: [0], value: {format: avro}}
-contract:
-  clicks:
-    - {name: page, not_null: page}
-    - {name: few, range: {field: n, max: 9}}
-references:
-  pages: {file: {path: pages.csv, format: csv, schema: {fields: {page: string, title: string}}}}
-transform:
-  - {view: titled, enrich: {from: clicks, reference: pages, on: {page: page}}}
-  - {view: some, python: {from: titled, function: "json:loads"}}
-  - {view: firsts, deduplicate: {from: some, key: [page], time: at, within: 1m}}
-  - {view: counts, window: {from: firsts, time: at, size: 1m, columns: {total: "count(*)"}}}
-  - {view: large, sql: select * from counts where total > 1}
-sinks:
-  lake: {from: large, delta: {path: lake/large}}
-  late: {from: firsts_late, delta: {path: lake/late}}
-trigger: {every: 10s}
-"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "path"),
-    [
-        ('url: "http://localhost:8081"', 'url: "http://localhost:8081", zzz: 1', "registry.zzz"),
-        ("[0, 1]", "[0, one]", "source.topics.clicks.partitions[1]"),
-        ("page: string, at", "page: strink, at", "source.topics.clicks.value.schema.fields.page"),
-        ("{name: few, range", "{name: few, rang", "contract.clicks[1].rang"),
-        ("format: csv", "format: cvs", "references.pages.file.format"),
-        ("reference: pages", "reference: page", "transform[0].enrich.reference"),
-        ('python: {from: titled, function: "json:loads"}', "python: {from: titled}", "transform[1].python.function"),
-        ("within: 1m", "within: 1mm", "transform[2].deduplicate.within"),
-        ("columns: {", "colums: {", "transform[3].window"),
-        ("delta: {path: lake/large}", "delta: {path: lake/large, zzz: 1}", "sinks.lake.delta.zzz"),
-        ("every: 10s", "every: often", "trigger.every"),
-        ("transform:", "transfrom:", "transfrom"),
-        ("references:", "referenzes:", "referenzes"),
-    ],
-)
-def test_what_only_follows_from_a_mistake_is_not_told(write: Write, old: str, new: str, path: str) -> None:
-    assert RICH.count(old) == 1
-    assert read(write(RICH))[1] == []
-    paths = {mistake.path for mistake in read(write(RICH.replace(old, new)))[1]}
-    assert {found for found in paths if not found.startswith(path)} == set()
-    assert paths
-
-
-def test_mistakes_of_every_layer_come_in_one_run(write: Write) -> None:
-    """In shapes, between parts, against schemas, in Python."""
-    text = RICH
-    for old, new in (
-        ("every: 10s", "every: often"),
-        ("not_null: page", "not_null: pge"),
-        ("json:loads", "nowhere:loads"),
-        ("from: large", "from: lage"),
-        ("lake/late", "lake/large"),
-        ("{field: n, max: 9}", "{field: n, max: many}"),
-        ("pages, on: {page: page}", "pages, on: {page: pge}"),
-    ):
-        assert text.count(old) == 1
-        text = text.replace(old, new)
-    assert [mistake.path for mistake in read(write(text))[1]] == [
-        "contract.clicks[0].not_null",
-        "contract.clicks[1].range.max",
-        "transform[0].enrich.on",
-        "transform[1].python.function",
-        "sinks.lake.from",
-        "sinks.late.delta.path",
-        "trigger.every",
-    ]
-
-
-def test_a_mistyped_view_key_is_not_repeated_where_the_view_is_used(write: Write) -> None:
-    _, found = read(write(GOOD.replace("view: settled", "veiw: settled")))
-    assert short(found) == [(12, "transform[0].veiw", "unknown-key")]
-
-
 def test_mistakes_of_a_schema_file_carry_its_own_name_and_lines(write: Write) -> None:
     schema = write("fields:\n  a: string\n  b: {type: strng}\n  _error: int\n", "schemas/s.yaml")
     file = write(GOOD.replace("{fields: {amount: double}}", "schemas/s.yaml"))
@@ -413,38 +314,6 @@ def test_mistakes_of_a_schema_file_carry_its_own_name_and_lines(write: Write) ->
     schema.write_text("fields:\n  a: string\n  _error: int\n")
     _, found = read(file)
     assert short(found) == [(3, "fields._error", "names")]
-
-
-def test_unset_reference_is_a_warning_and_the_spec_is_good(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PENSTOCK_NOT_SET", raising=False)
-    file = write(GOOD.replace("localhost:9092", '"${env:PENSTOCK_NOT_SET}"'))
-    pipeline, found = read(file)
-    assert pipeline is not None
-    assert [(m.line, m.code, m.level) for m in found] == [(4, "reference-unset", "warning")]
-    monkeypatch.setenv("PENSTOCK_NOT_SET", "x")
-    assert read(file)[1] == []
-
-
-def test_settings_without_effect_are_warnings(write: Write) -> None:
-    text = GOOD.replace("localhost:9092", "localhost:9092\n  topics: {paymens: {partitions: 2}}")
-    pipeline, found = read(write(text))
-    assert pipeline is not None
-    assert [(m.line, m.path, m.level) for m in found] == [
-        (5, "kafka.topics.paymens", "warning"),
-    ]
-
-
-def test_settings_of_a_topic_that_rows_are_looked_up_in_have_an_effect(write: Write) -> None:
-    value = "{format: json, schema: {fields: {id: string}}}"
-    table = f"references: {{accounts: {{kafka: {{topic: accounts, value: {value}}}}}}}"
-    text = GOOD.replace("localhost:9092", "localhost:9092\n  topics: {accounts: {partitions: 2}}")
-    assert read(write(f"{text}\n{table}\n"))[1] == []
-
-
-def test_settings_of_topics_that_records_choose_have_an_effect(write: Write) -> None:
-    text = GOOD.replace("localhost:9092", "localhost:9092\n  topics: {chosen: {partitions: 2}}")
-    sink = "  many: {from: settled, kafka: {topic_column: status}}"
-    assert read(write(text.rstrip() + f"\n{sink}\n"))[1] == []
 
 
 @pytest.mark.parametrize(
