@@ -53,7 +53,7 @@ def in_sink(found: Evidence, sink: Sink, positions: Held | None, report: Report)
     counts = [entry.sinks[name] for entry in every if name in entry.sinks and entry not in as_it_was]
     if positions is None or not counts or any(count.dropped is None or count.superseded for count in counts):
         report.proof[name] = "by count"
-        _by_count(name, sink, found.entries, report)
+        _by_count(found, sink, report)
         return
     report.proof[name] = "by offset"
     report.sinks.setdefault(name, sum(map(len, positions.values())))
@@ -167,11 +167,15 @@ def _name_lost(found: Evidence, name: str, entry: Entry, count: SinkCount, held:
             report.findings.append(Finding("lost", text, entry.batch, r.topic, r.partition, named(nowhere)))
 
 
-def _by_count(name: str, sink: Sink, entries: list[Entry], report: Report) -> None:
+def _by_count(found: Evidence, sink: Sink, report: Report) -> None:
+    name, entries = sink.name, found.entries
     there = sink.rows_by_batch(entries[-1].query)
     if there is None:
+        kafka = found.pipeline.sinks[name].kafka if name in found.pipeline.sinks else None
+        chosen = kafka is not None and kafka.topic_column is not None
+        why = "writes to topics that its records chose" if chosen else "does not say which records it holds"
         report.proof[name] = "not proven"
-        report.unproven.append(f"sink '{name}' does not say which records it holds")
+        report.unproven.append(f"sink '{name}' {why}")
         return
     report.sinks[name] = sum(there.values())
     since = sink.remembered_from(entries[-1].query) if isinstance(sink, Forgetful) else 0
