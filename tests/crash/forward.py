@@ -57,8 +57,8 @@ class Forward:
             found[said["penstock.topic"], int(said["penstock.partition"]), int(said["penstock.offset"])] += 1
         return found
 
-    def keep_score(self, driver: Driver, sent: list[Acknowledged]) -> None:
-        keep_score(f"kafka, {self.way}", driver, sent, Counter(each.origin for each in self.seen()))
+    def keep_score(self, driver: Driver, sent: list[Acknowledged], killed: str = "driver") -> None:
+        keep_score(f"kafka, {self.way}", driver, sent, Counter(each.origin for each in self.seen()), killed)
 
 
 def judge(forward: Forward, sent: list[Acknowledged], *, finished: bool = True) -> list[str]:

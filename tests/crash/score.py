@@ -17,6 +17,7 @@ _FILE = ROOT / "build" / "chaos.jsonl"
 @dataclass(frozen=True)
 class Score:
     sink: str
+    killed: str  # what
     kills: int
     restarts: int
     records: int
@@ -30,20 +31,22 @@ class Score:
                 file.write(json.dumps(asdict(self)) + "\n")
 
 
-def keep_score(sink: str, driver: Driver, sent: list[Acknowledged], found: Counter[Place]) -> None:
+def keep_score(
+    sink: str, driver: Driver, sent: list[Acknowledged], found: Counter[Place], killed: str = "driver"
+) -> None:
     """`found`: the records that a reader sees, by where they came from."""
     expected = Counter(place for part in sent for place in places(part.kept()))
     lost, repeated = expected - found, found - expected
-    Score(sink, driver.kills, driver.starts - 1, expected.total(), lost.total(), repeated.total()).keep()
+    Score(sink, killed, driver.kills, driver.starts - 1, expected.total(), lost.total(), repeated.total()).keep()
 
 
 def table(file: Path = _FILE) -> str:
-    sums: dict[str, list[int]] = defaultdict(lambda: [0] * 5)
+    sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * 5)
     for line in file.read_text().splitlines():
-        sink, *numbers = json.loads(line).values()
-        sums[sink] = [a + b for a, b in zip(sums[sink], numbers, strict=True)]
-    rows = [[field.name for field in fields(Score)], ["---"] * 6]
-    rows += [[sink, *(f"{number:,}" for number in numbers)] for sink, numbers in sorted(sums.items())]
+        sink, killed, *numbers = json.loads(line).values()
+        sums[sink, killed] = [a + b for a, b in zip(sums[sink, killed], numbers, strict=True)]
+    rows = [[field.name for field in fields(Score)], ["---"] * 7]
+    rows += [[*of, *(f"{number:,}" for number in numbers)] for of, numbers in sorted(sums.items())]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 

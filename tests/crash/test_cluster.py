@@ -66,7 +66,7 @@ def test_executors_of_a_cluster_that_die_lose_and_repeat_nothing(
         assert judge(forward, sent) == [], point
     report = payments.verify()
     assert report.complete, report.findings
-    forward.keep_score(driver, sent)
+    forward.keep_score(driver, sent, "executors")
     if beside:
         rows = [json.loads(each.value or b"") for each in forward.seen()]
         assert {(row["amount"] > 50, row["place"].split(" ")[0]) for row in rows} == {(True, "large"), (False, "small")}
@@ -160,7 +160,7 @@ def test_broker_that_dies_in_the_middle_of_a_transaction_and_comes_back(
             brokers.start(broker)
     assert judge(forward, sent) == []
     assert payments.verify().complete
-    forward.keep_score(driver, sent)
+    forward.keep_score(driver, sent, "brokers")
 
 
 @pytest.mark.parametrize("way", WAYS if ALL else ["exactly-once-by-partition"])
@@ -178,4 +178,4 @@ def test_transaction_that_is_open_for_too_long_is_ended_by_the_broker_and_sent_a
     assert judge(forward, sent) == []
     assert len(forward.seen()) > visible
     assert payments.verify().complete
-    forward.keep_score(driver, sent)
+    forward.keep_score(driver, sent, "none: a transaction was open for too long")

@@ -68,7 +68,7 @@ def test_workers_that_die_in_the_middle_of_a_transaction_lose_and_repeat_nothing
     assert report.complete, report.findings
     assert len(payments.dead()) == sum(part.poison().num_rows for part in sent)
     driver.kills += len(points)
-    forward.keep_score(driver, sent)
+    forward.keep_score(driver, sent, "Python workers")
 
 
 @pytest.mark.parametrize("way", WAYS if ALL else ["one pass"])
@@ -106,7 +106,7 @@ def test_attempt_that_wakes_up_after_its_replacement_finished_is_fenced(payments
         driver.nothing_is_left()
         assert len(forward.seen()) == before
         assert judge(forward, sent) == []
-        forward.keep_score(driver, sent)
+        forward.keep_score(driver, sent, "driver; an old worker wakes up")
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(paused, signal.SIGKILL)

@@ -55,7 +55,7 @@ def test_driver_killed_in_the_middle_of_a_batch_loses_nothing_and_repeats_some(
     twice = sum(rows.values()) - len(rows) + sum(letters.values()) - len(letters)
     with capsys.disabled():
         sys.stdout.write(f"real-time: {len(sent)} records, {ROUNDS} kills, 0 lost, {twice} twice\n")
-    Score("kafka, real-time (at least once)", ROUNDS, ROUNDS, len(sent), 0, twice).keep()
+    Score("kafka, real-time (at least once)", "driver", ROUNDS, ROUNDS, len(sent), 0, twice).keep()
     assert twice > 0  # what this mode says of itself is true: this is not exactly once
 
 
