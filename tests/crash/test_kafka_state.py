@@ -69,6 +69,27 @@ def test_older_checkpoint_that_is_restored_leaves_out_what_is_there_or_stops(for
     assert judge(forward, sent[:-1]) == []
 
 
+@pytest.mark.parametrize("way", ["exactly-once-by-batch", "one pass by batch"] if ROUNDS > 1 else ["one pass by batch"])
+def test_older_checkpoint_that_plans_another_batch_of_a_number_that_was_written_stops_again_and_again(
+    payments: Payments, way: str, tmp_path: Path
+) -> None:
+    """The sink is one batch ahead. What stops the first start has by then planned that batch over other offsets: at the
+    second one it looks like a batch that was written before a crash."""
+    forward = Forward(payments, way)
+    sent = [payments.produce(500)]
+    payments.run()
+    shutil.copytree(payments.home, tmp_path / "backup")
+    sent.append(payments.produce(400, seed=8))
+    payments.run()
+    shutil.rmtree(payments.home)
+    shutil.copytree(tmp_path / "backup", payments.home)
+    payments.produce(500, seed=9)
+    for _ in range(3):
+        with pytest.raises(TableDiffers):
+            payments.run()
+    assert judge(forward, sent) == []
+
+
 def test_deleted_group_is_made_again_where_nothing_was_under_way_and_stops_where_a_batch_was(forward: Forward) -> None:
     payments = forward.payments
     sent = [payments.produce(500)]

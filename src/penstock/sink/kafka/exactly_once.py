@@ -12,6 +12,7 @@ transaction, reads its mark, and sends only what lies above it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -181,6 +182,7 @@ class KafkaSink:
             end=batch.id + 1,
             floor=self._known.written,
             crash=crash,
+            covers=_covers(batch),
         )
 
     def _work(self, batch: Batch, name: str, places: tuple[Place, ...], **limits: Any) -> Work:
@@ -274,3 +276,8 @@ class KafkaSink:
     def _batch_places(self, batch: Batch) -> tuple[Place, ...]:
         # On every source topic: which of them there are can change between two starts.
         return tuple((topic, 0) for topic in sorted({r.topic for r in batch.ranges}))
+
+
+def _covers(batch: Batch) -> str:
+    """The offsets of a batch in a few letters: Kafka keeps little beside a mark."""
+    return hashlib.sha256(" ".join(sorted(map(str, batch.ranges))).encode()).hexdigest()[:16]

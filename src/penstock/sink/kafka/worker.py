@@ -71,6 +71,7 @@ class Work:
     open_for: timedelta
     largest: int | None  # bytes that the topic takes at once, where that is known
     crash: failpoint.Crash | None = None
+    covers: str = ""  # which offsets, where the mark is but a number; nothing: it is an offset itself
 
     @property
     def watched(self) -> dict[str, str]:
@@ -186,8 +187,16 @@ class Sending:
         if self.complete:
             if self.said.get("batch") != work.batch:
                 return rows, letters
+            if self.said.get("covers", work.covers) != work.covers:
+                raise TableDiffers(
+                    f"group '{work.group}' has another batch {work.batch} than the checkpoint",
+                    cause="an older checkpoint was restored, which then planned that batch over other offsets; or the "
+                    "spec was changed in the middle of it, and the sink gets other topics now",
+                    next_command="restore the checkpoint directory that belongs to the topics of the sink, or bring "
+                    "the spec back to what it was until the batch is done",
+                )
             return int(self.said["rows"]), int(self.said.get("letters", 0))
-        said = json.dumps({"batch": work.batch, "rows": rows, "letters": letters})
+        said = json.dumps({"batch": work.batch, "rows": rows, "letters": letters, "covers": work.covers})
         self.owner.mark({place: Mark(work.end, said) for place in work.places})
         self._reach("after-offsets")
         if work.crash is not None:
