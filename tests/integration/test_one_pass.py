@@ -78,6 +78,8 @@ def test_dead_letters_sent_along_with_the_records_are_the_same_as_those_sent_apa
     engine = ["select * from payments"]
     for name, view, steps in (("along", "payments", []), ("apart", "kept", engine), ("batch", "payments", [])):
         payments.spec["name"] = name
+        budget = {"budget": {"share": 0.99}} if name == "apart" else {}  # they are counted before anything is sent
+        payments.spec["dead_letters"] = {"kafka": {"topic": "{topic}.DLT"}, **budget}
         payments.spec["contract"] = {
             "payments": [*RULES, {"name": "short", "rule": "account <> 'a-9' and amount < 30"}]
         }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from penstock import record
 from penstock.decode.formats import Prepared
@@ -14,6 +17,8 @@ from penstock.spec.types import quoted
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+Through = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+SeenBy = Callable[[DecodeBatches, tuple[str, ...]], Through]
 _DDL = {
     "topic": "string",
     "partition": "int",
@@ -42,12 +47,15 @@ class Decode:
     value: Prepared
     key: Prepared | None
 
-    def rows(self, raw: DataFrame, *, with_raw: bool = False) -> DataFrame:
+    def rows(self, raw: DataFrame, *, with_raw: bool = False, seen_by: SeenBy | None = None) -> DataFrame:
         """Typed columns, `_kafka` and `_error`. A record's own bytes come along for dead letters (`with_raw`) or when
-        the spec asks for them (`kafka_columns`)."""
+        the spec asks for them (`kafka_columns`).
+
+        `seen_by` wraps what decodes in the worker: it sees the records with their bytes, and passes on the columns it
+        is given the names of."""
         from pyspark.sql import functions as F
 
-        sent, worker = self.handed(raw, with_raw=with_raw)
+        sent, worker = self.handed(raw, with_raw=with_raw or seen_by is not None)
         inside = self._inside(with_raw=with_raw)
         schema = [
             self.value.struct.columns(),
@@ -57,10 +65,11 @@ class Decode:
             *([f"{SCHEMA_ID} int"] if with_raw else []),
             *(f"{column} {_DDL[name]}" for name, column in inside.items()),
         ]
-        decoded = sent.mapInArrow(worker, ", ".join(schema))
-        kept: list[Column] = [F.col(quoted(m.name)) for m in self.value.struct.members]
-        kept += [F.col(record.KEY)] if self.key else []
-        kept += [F.col(record.DELETED)] if self._deletes else []
+        through: Through = worker
+        if seen_by is not None:
+            through = seen_by(worker, (*self._fields(), record.ERROR, *inside.values()))
+        decoded = sent.mapInArrow(through, ", ".join(schema))
+        kept: list[Column] = [F.col(quoted(name)) for name in self._fields()]
         origin = [F.lit(self.topic).alias("topic")] if self.topic is not None else []
         origin += [F.col(column).alias(name) for name, column in inside.items()]
         origin += [F.col(SCHEMA_ID).alias("schema_id")] if with_raw else []
@@ -76,7 +85,15 @@ class Decode:
             *([F.col("key").alias(RAW_KEY)] if self.key else []),
             *(F.expr(EXPRESSION.get(name, name)).alias(at) for name, at in inside.items() if name != "value"),
         )
-        return sent, DecodeBatches(self.value, self.key, self._deletes, with_raw, tuple(inside.values()))
+        return sent, self.worker(with_raw=with_raw)
+
+    def worker(self, *, with_raw: bool = False) -> DecodeBatches:
+        inside = self._inside(with_raw=with_raw)
+        return DecodeBatches(self.value, self.key, self._deletes, with_raw, tuple(inside.values()))
+
+    def _fields(self) -> list[str]:
+        names = [member.name for member in self.value.struct.members]
+        return [*names, *([record.KEY] if self.key else []), *([record.DELETED] if self._deletes else [])]
 
     def _inside(self, *, with_raw: bool) -> dict[str, str]:
         """Columns of `_kafka`, and their names on the way. No field begins with `_kafka_` (`record.reserved`)."""

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from penstock import failpoint, record
@@ -30,6 +30,7 @@ from penstock.checkpoint.log import SparkLog
 from penstock.errors import BatchUnbalanced, DeadLetterBudget
 from penstock.record import Batch
 from penstock.runtime import balance, fingerprint, settling
+from penstock.runtime.along import Along, along
 from penstock.runtime.balance import unbalanced
 from penstock.runtime.budget import Spending
 from penstock.runtime.culprits import Culprits, searching, speaks_of_a_value, without
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from penstock.route.dead_letter import DeadLetters
 from penstock.sink.contract import Sink, Written
 
+Write = Callable[..., Written]
 _LOCATED = 1_000_000  # offsets: in larger batches the positions of dead records could fill the driver
 
 
@@ -81,6 +83,8 @@ class Assembly:
     spared: dict[str, set[Position]] = field(default_factory=dict)  # by sink: records it holds already (`replay`)
     flow: Flow | None = None  # the steps that keep state between batches
     steps: dict[str, StepCount] = field(default_factory=dict)  # what became of their rows, in the batch that runs
+    in_kafka: bool = True  # records are there to be read again; not so those of a replay
+    along: Along | str | None = None  # dead letters share the transactions of rows; or why not
     registering: Callable[[], PatientRegistry] | None = None  # where sinks register their schemas, if they do
     report: Report = unheard  # who is told of what takes long
 
@@ -162,16 +166,10 @@ class Assembly:
 
     def _failing(self, raw: DataFrame, batch: Batch) -> Culprits:
         """The records that a step or a condition fails on, for each sink that they are in the way of."""
-        from pyspark import StorageLevel
-
         # What comes out of the stateful steps is given: it is the same whatever part of the batch is tried.
         tried = [o for o in self.outlets if not (self.flow and self.flow.moves(o.view))]
         self.report(searching(batch.id, batch.ranges))
-        kept = raw.persist(StorageLevel.MEMORY_AND_DISK)  # read from Kafka once
-        try:
-            return failing(self.transform, self.inlets, tried, kept, batch.ranges, self.spared)
-        finally:
-            kept.unpersist()
+        return failing(self.transform, self.inlets, tried, raw, batch.ranges, self.spared, self.report)
 
     def _long_way(
         self, raw: DataFrame, batch: Batch, topics: dict[str, TopicFact], aside: Culprits, *, locate: bool
@@ -199,7 +197,10 @@ class Assembly:
         several = len(self.inlets) > 1 or len(self.outlets) > 1 or None in over.values()
         # With a budget rows are counted, and only then written; what steps bury is looked for before they are.
         shared = several or self.budget is not None or bool(self.transform.buries)
-        tallies = {i.view: Tally(i.contract, i.judged(raw), shared=shared, locate=locate) for i in self.inlets}
+        posting = self.along if isinstance(self.along, Along) else None
+        assert not (posting and shared)  # rows that are kept are decoded in other tasks than those that send
+        judged = {i.view: posting.judged(raw, batch) if posting else i.judged(raw) for i in self.inlets}
+        tallies = {i.view: Tally(i.contract, judged[i.view], shared=shared, locate=locate) for i in self.inlets}
         sources = {inlet.view: passed(tallies[inlet.view].rows) for inlet in self.inlets}
         made = self.transform.views(sources)
         left_out = {
@@ -219,7 +220,12 @@ class Assembly:
             # 2. sinks
             failpoint.reach("before-sinks", batch.id, raw)
             written = {
-                o.sink.name: self._into(o.sink, _of_view(batch, topics, over[o.sink.name]), o.rows(views))
+                o.sink.name: self._into(
+                    o.sink,
+                    _of_view(batch, topics, over[o.sink.name]),
+                    o.rows(views),
+                    partial(posting.write, failing=failed.get(o.sink.name, {})) if posting else o.sink.write,
+                )
                 for o, views in got
             }
             counted = counted or {view: tally.result() for view, tally in tallies.items()}
@@ -248,10 +254,18 @@ class Assembly:
 
     @property
     def dead_letters_guarantee(self) -> str:
-        if isinstance(self.way, Shortcut) and self.way.finish.posts:
-            way = self.way.finish
-            return f"exactly-once: in the transaction of {way.posts}, together with what sink '{way.name}' writes of it"
-        return self.dead_letters.guarantee
+        if self.shared_by is None:
+            why = f"; apart from rows, because {self.along}" if isinstance(self.along, str) else ""
+            return f"{self.dead_letters.guarantee}{why}"
+        transaction, sink = self.shared_by
+        return f"exactly-once: in the transaction of {transaction}, together with what sink '{sink}' writes of it"
+
+    @property
+    def shared_by(self) -> tuple[str, str] | None:
+        """The transaction that holds dead letters together with rows, in words, and the sink whose rows those are."""
+        if isinstance(self.way, Shortcut):
+            return (self.way.finish.posts, self.way.finish.name) if self.way.finish.posts else None
+        return ("their input partition", self.along.sink.name) if isinstance(self.along, Along) else None
 
     def way_in_words(self) -> str | None:
         if self.way is None:
@@ -262,13 +276,15 @@ class Assembly:
 
     def read_anew(self) -> None:
         """Make the inlets of the reader schemas of now; what follows from them is settled by the next batch."""
-        self.inlets, self.over, self.way = self.make_inlets(), None, None
+        self.inlets, self.over, self.way, self.along = self.make_inlets(), None, None, None
 
     def look_up_anew(self) -> None:
         """Make the inlets again with the same columns: only how unknown schemas are looked up is another."""
         self.inlets = self.make_inlets()
         if isinstance(self.way, Shortcut):
             self.way = replace(self.way, inlet=self.inlets[0])
+        if isinstance(self.along, Along):
+            self.along = replace(self.along, inlet=self.inlets[0])
 
     def settle(self, spark: SparkSession) -> None:
         """Resolve every rule and every step over no rows, and tell the sinks what they will get: what is wrong shows
@@ -286,12 +302,15 @@ class Assembly:
             return
         first = next(iter(told.values()), None)
         self.way = shortcut(self.pipeline, self.inlets, self.outlets, first) if first else None
+        longer = first is not None and not isinstance(self.way, Shortcut)
+        parts = (self.pipeline, self.transform, self.inlets, self.outlets)
+        self.along = along(*parts) if longer and self.in_kafka else None
 
-    def _into(self, sink: Sink, batch: Batch, rows: DataFrame) -> tuple[Written, int | None]:
+    def _into(self, sink: Sink, batch: Batch, rows: DataFrame, write: Write) -> tuple[Written, int | None]:
         """What the sink says became of the rows, and the fingerprint of those it holds."""
         began = time.monotonic()
         handed = Handed(failpoint.midway("during-sinks", batch.id, rows))
-        done = sink.write(batch, handed.rows, replay=self.replay)
+        done = write(batch, handed.rows, replay=self.replay)
         count, which = handed.result()
         self.took[sink.name] = time.monotonic() - began
         if done.all != count and self._accepts_replay():
@@ -314,7 +333,7 @@ class Assembly:
     def _ask_whether_buried(self, beside: ThreadPoolExecutor, batch: Batch) -> Future[int | None] | None:
         """Whether the batch may have dead letters of an earlier attempt, and how many. To ask Kafka takes up to half a
         second, so it is done while the sinks write. Not where the one sink there is sends them along."""
-        if not self.replay or (isinstance(self.way, Shortcut) and self.way.finish.posts):
+        if not self.replay or self.shared_by:
             return None
         return beside.submit(self.dead_letters.written, batch)
 

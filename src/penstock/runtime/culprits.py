@@ -1,19 +1,23 @@
 """Records that a step or a sink's condition fails on (a cast that does not hold, a division by zero), found by halving.
 
 The engine says what went wrong and not where. So the batch is tried again in parts, without writing anything, until
-single records are left. They become dead letters; the rest of the batch is written.
+single records are left. They become dead letters; the rest of the batch is written. The records are decoded once, for
+all trials: a task that fails takes its Python worker along, and a new one costs more than the trial.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from penstock.errors import StepFailed
 from penstock.record import FAILED_STEP, KAFKA, Failure, OffsetRange, shortened
-from penstock.runtime.inlet import Position, is_one_of
+from penstock.runtime.inlet import Inlet, Position, is_one_of, source_views
+from penstock.runtime.watch import Report, unheard
 from penstock.transform import python
 
 if TYPE_CHECKING:
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 
 Culprits = dict[str, dict[Position, Failure]]
 """By sink: the records that its steps or its condition fail on."""
+_Views = dict[str, "DataFrame"]
+_TELL_S = 15.0  # how long a search says nothing
 MOST = 100  # records of one batch; where more fail, the step is wrong and not the records
 _DATA_EXCEPTION = "SQLSTATE: 22"
 _NOISE = re.compile(r' SQLSTATE: \w+| To return NULL instead, use .*| If necessary set "?spark\.\S+ to .*', re.DOTALL)
@@ -56,22 +62,47 @@ def _about_a_value(error: BaseException) -> str | None:
     return _NOISE.sub("", text[max(text.find("["), 0) :]).strip()
 
 
+@contextmanager
+def decoded_once(inlets: Iterable[Inlet], raw: DataFrame) -> Iterator[_Views]:
+    """The source views of a batch, to be read many times."""
+    from pyspark import StorageLevel
+
+    kept = {view: rows.persist(StorageLevel.MEMORY_AND_DISK) for view, rows in source_views(inlets, raw).items()}
+    try:
+        yield kept
+    finally:
+        for rows in kept.values():
+            rows.unpersist()
+
+
 def culprits(
-    raw: DataFrame,
+    sources: _Views,
     ranges: tuple[OffsetRange, ...],
-    rows: Callable[[DataFrame], DataFrame],
+    rows: Callable[[_Views], DataFrame],
     view: str,
     held: Collection[Position] = (),
+    report: Report = unheard,
 ) -> dict[Position, Failure]:
     """The records that `rows`, the view made of all of them, fails on. Raises StepFailed where they are too many.
 
-    `raw` is read many times: it should be kept. `held`: records that the sink has already and is not handed again. They
-    must not die for it, or a replay would write them there a second time.
+    `sources`: see `decoded_once`. `held`: records that the sink has already and is not handed again. They must not die
+    for it, or a replay would write them there a second time.
     """
     if held:
-        raw = raw.where(~is_one_of(held, raw["topic"], raw["partition"], raw["offset"]))
+        sources = {name: without(some, held) for name, some in sources.items()}
     found: dict[Position, Failure] = {}
-    _search([r for r in ranges if len(r)], lambda part: _raised(rows(_within(raw, part))), found)
+    sound, of, told = 0, sum(map(len, ranges)), time.monotonic()
+
+    def tried(part: list[OffsetRange]) -> str | None:
+        nonlocal sound, told
+        if time.monotonic() - told > _TELL_S:
+            told = time.monotonic()
+            report(f"still looking: {sound:,} of {of:,} offsets are sound, {len(found)} are not")
+        said = _raised(rows(_within(sources, part)))
+        sound += sum(map(len, part)) if said is None else 0
+        return said
+
+    _search([r for r in ranges if len(r)], tried, found)
     if len(found) > MOST:
         raise StepFailed(
             f"the steps up to '{view}' fail on more than {MOST} records of a batch",
@@ -123,15 +154,15 @@ def _halves(ranges: list[OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRa
     return left, right
 
 
-def _within(raw: DataFrame, ranges: list[OffsetRange]) -> DataFrame:
+def _within(sources: Mapping[str, DataFrame], ranges: list[OffsetRange]) -> _Views:
+    from pyspark.sql import functions as F
+
+    at = F.col(KAFKA)
     here = [
-        (raw["topic"] == r.topic)
-        & (raw["partition"] == r.partition)
-        & (raw["offset"] >= r.start)
-        & (raw["offset"] < r.end)
+        (at["topic"] == r.topic) & (at["partition"] == r.partition) & (at["offset"] >= r.start) & (at["offset"] < r.end)
         for r in ranges
     ]
-    return raw.where(reduce(lambda a, b: a | b, here))
+    return {name: rows.where(reduce(lambda a, b: a | b, here)) for name, rows in sources.items()}
 
 
 def _raised(rows: DataFrame) -> str | None:

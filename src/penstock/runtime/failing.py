@@ -9,9 +9,10 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.record import Failure, OffsetRange
-from penstock.runtime.culprits import Culprits, culprits
-from penstock.runtime.inlet import Inlet, Position, all_views, repeated
+from penstock.runtime.culprits import Culprits, culprits, decoded_once
+from penstock.runtime.inlet import Inlet, Position
 from penstock.runtime.outlet import Outlet
+from penstock.runtime.watch import Report, unheard
 from penstock.transform.enrich import feeds
 from penstock.transform.steps import Transform
 
@@ -26,16 +27,25 @@ def failing(
     raw: DataFrame,
     ranges: tuple[OffsetRange, ...],
     spared: Mapping[str, set[Position]],
+    report: Report = unheard,
 ) -> Culprits:
-    """The records that the steps or the condition of a sink fail on, for each sink that has some. `raw` is read many
-    times: it should be kept. `spared`, by sink: records it holds already. Raises StepFailed where they are too many."""
-    known = repeated(inlets, raw)
+    """The records that the steps or the condition of a sink fail on, for each sink that has some. `spared`, by sink:
+    records it holds already. Raises StepFailed where they are too many."""
+    known: dict[object, dict[Position, Failure]] = {}
+    found: Culprits = {}
+    with decoded_once(inlets, raw) as sources:
+        for outlet in outlets:
+            held = frozenset(spared.get(outlet.sink.name, ()))
+            same = (outlet.view.lower(), outlet.where, held)  # sinks that get the same rows fail on the same records
 
-    def of(outlet: Outlet) -> dict[Position, Failure]:
-        held = known | spared.get(outlet.sink.name, set())
-        return culprits(raw, ranges, lambda part: outlet.rows(all_views(transform, inlets, part)), outlet.view, held)
+            def rows(part: dict[str, DataFrame], outlet: Outlet = outlet) -> DataFrame:
+                return outlet.rows(transform.views(part))
 
-    return {outlet.sink.name: some for outlet in outlets if (some := of(outlet))}
+            if same not in known:
+                known[same] = culprits(sources, ranges, rows, outlet.view, held, report)
+            if known[same]:
+                found[outlet.sink.name] = known[same]
+    return found
 
 
 def lacking(transform: Transform, got: Collection[tuple[Outlet, dict[str, DataFrame]]]) -> Culprits:

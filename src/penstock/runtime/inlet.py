@@ -8,7 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from penstock import record
-from penstock.decode.stage import Decode
+from penstock.decode.stage import Decode, SeenBy
 from penstock.record import Failure
 from penstock.route import dead_letter
 from penstock.runtime.tally import Counted
@@ -36,10 +36,10 @@ class Inlet:
     contract: Contract
     alone: bool  # the only view: no need to look at each record's topic
 
-    def judged(self, raw: DataFrame, *, with_raw: bool = False) -> DataFrame:
+    def judged(self, raw: DataFrame, *, with_raw: bool = False, seen_by: SeenBy | None = None) -> DataFrame:
         topic = self.decode.topic
         mine = raw if self.alone or topic is None else raw.where(raw["topic"] == topic)
-        return self.contract.judged(self.decode.rows(mine, with_raw=with_raw))
+        return self.contract.judged(self.decode.rows(mine, with_raw=with_raw, seen_by=seen_by))
 
     def dead_rows(self, raw: DataFrame, counted: Counted) -> DataFrame:
         """The dead records with their bytes and reasons. Where they are few, no other record is decoded again."""
@@ -72,18 +72,6 @@ class Inlet:
         )
         dead = judged.join(F.broadcast(reasons), same)
         return dead_letter.as_rows(dead, (F.lit(stage), F.col("why_class"), F.col("why_reason")), F.col("why_sinks"))
-
-
-def repeated(inlets: Iterable[Inlet], raw: DataFrame) -> set[Position]:
-    """The records that break a rule only because of others of their batch: alone they would keep it."""
-    found: set[Position] = set()
-    for inlet in inlets:
-        names = [rule.name for rule in inlet.contract.rules if rule.unique]
-        if names:
-            judged = inlet.judged(raw)
-            at = judged.where(judged[record.RULE].isin(names)).select(f"{record.KAFKA}.*")
-            found |= {(row["topic"], row["partition"], row["offset"]) for row in at.collect()}
-    return found
 
 
 def passed(judged: DataFrame) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from penstock import record
 from penstock.decode.worker import SCHEMA_ID
-from penstock.record import ERROR, KAFKA, ORIGIN, Batch
+from penstock.record import ERROR, KAFKA, ORIGIN, Batch, Failure
 from penstock.route.dead_letter import from_row, to_headers
 from penstock.runtime import fingerprint
 from penstock.runtime.inlet import Inlet
@@ -84,6 +84,13 @@ class Posted:
     def refused(self, rows: pa.RecordBatch, sink: str, failures: list[dict[str, Any]]) -> list[Letter]:
         return [
             self._letter(row, record.SINK, failure["class"], f"sink '{sink}': {failure['reason']}", sink)
+            for row, failure in zip(self._rows(rows), failures, strict=True)
+        ]
+
+    def failed(self, rows: pa.RecordBatch, sink: str, failures: Iterable[Failure]) -> list[Letter]:
+        """Records that a step, or the condition of the sink, fails on."""
+        return [
+            self._letter(row, record.TRANSFORM, failure.error_class, failure.reason, sink)
             for row, failure in zip(self._rows(rows), failures, strict=True)
         ]
 

@@ -143,21 +143,29 @@ def shortcut(pipeline: Pipeline, inlets: list[Inlet], outlets: list[Outlet], inc
     where = None if outlet.where is None else condition(outlet.where, struct)
     if outlet.where is not None and where is None:
         return f"`where` of sink '{outlet.sink.name}' needs the engine"
+    judge = native_judge(pipeline, inlet)
+    if isinstance(judge, str):
+        return judge
+    stops = any(rule.otherwise == "stop" for rule in inlet.contract.rules)
+    if stops or inlet.contract.stop_unreadable:
+        return "a record may stop the pipeline, which the engine reports"
+    if inlet.decode.key is not None or inlet.decode.read.kafka_columns:
+        return f"its rows have more than fields and `{KAFKA}`"
+    finish = _finish(outlet.sink, pipeline, inlet, incoming)
+    return finish if isinstance(finish, str) else Shortcut(inlet, judge, finish, where)
+
+
+def native_judge(pipeline: Pipeline, inlet: Inlet) -> Judge | str:
+    """The contract of a view for a Python worker, or why only the engine can judge it."""
     rules = pipeline.contract.get(inlet.view, [])
     together = [rule.name for rule in rules if rule.unique]
     if together:
         return f"rule '{together[0]}' compares the records of a batch"
-    native = [(rule.name, condition(rule.condition or "", struct)) for rule in rules]
+    native = [(rule.name, condition(rule.condition or "", inlet.decode.value.struct)) for rule in rules]
     slow = [name for name, made in native if made is None]
     if slow:
         return f"rule '{slow[0]}' needs the engine"
-    if any(rule.otherwise == "stop" for rule in rules) or inlet.contract.stop_unreadable:
-        return "a record may stop the pipeline, which the engine reports"
-    if inlet.decode.key is not None or inlet.decode.read.kafka_columns:
-        return f"its rows have more than fields and `{KAFKA}`"
-    judge = Judge(tuple((name, made) for name, made in native if made), inlet.contract.drop_tombstones)
-    finish = _finish(outlet.sink, pipeline, inlet, incoming)
-    return finish if isinstance(finish, str) else Shortcut(inlet, judge, finish, where)
+    return Judge(tuple((name, made) for name, made in native if made), inlet.contract.drop_tombstones)
 
 
 def _finish(sink: Sink, pipeline: Pipeline, inlet: Inlet, incoming: Incoming) -> Finish | str:

@@ -275,7 +275,7 @@ class Flow:
         ranges = tuple(self.log.ranges(batch))
         known = set_aside.within(self.aside, ranges)
         self.report(searching(batch, ranges))
-        found = set_aside.search(self.transform, inlets, self.read_again(spark, ranges), ranges, known)
+        found = set_aside.search(self.transform, inlets, self.read_again(spark, ranges), ranges, known, self.report)
         if not found:
             raise self.blamed(error, batch) or StepFailed(
                 f"step '{self.view}' fails on a value of a record of batch {batch}",

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from penstock.checkpoint.files import put
 from penstock.record import Failure, OffsetRange
-from penstock.runtime.culprits import culprits
-from penstock.runtime.inlet import Inlet, Position, source_views
+from penstock.runtime.culprits import culprits, decoded_once
+from penstock.runtime.inlet import Inlet, Position
+from penstock.runtime.watch import Report, unheard
 from penstock.transform.steps import Transform
 
 if TYPE_CHECKING:
@@ -26,23 +27,20 @@ def search(
     raw: DataFrame,
     ranges: tuple[OffsetRange, ...],
     known: dict[Position, Failure],
+    report: Report = unheard,
 ) -> dict[Position, Failure]:
     """The records that the steps before the first stateful one fail on, but for those that are known."""
     first = transform.keeping[0]
     assert first.stateful is not None
     before = replace(transform, steps=transform.steps[: transform.steps.index(first)], moment=None)
-    kept = raw.persist()
     found: dict[Position, Failure] = {}
-    try:
+    with decoded_once(inlets, raw) as sources:
         for view in first.stateful.inputs:
 
-            def rows_of(part: DataFrame, view: str = view) -> DataFrame:
-                made = before.views(source_views(inlets, part))
-                return next(rows for name, rows in made.items() if name.lower() == view.lower())
+            def rows_of(part: dict[str, DataFrame], view: str = view) -> DataFrame:
+                return next(rows for name, rows in before.views(part).items() if name.lower() == view.lower())
 
-            found |= culprits(kept, ranges, rows_of, view, known)
-    finally:
-        kept.unpersist()
+            found |= culprits(sources, ranges, rows_of, view, known, report)
     return found
 
 

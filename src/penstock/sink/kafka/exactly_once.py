@@ -29,7 +29,7 @@ from penstock.sink.contract import Incoming, Written
 from penstock.sink.kafka.encoding import Encoding, look_at_topics, look_for_more_partitions, rejected
 from penstock.sink.kafka.one_pass import OnePassKafka
 from penstock.sink.kafka.packets import PACKET, PackBatch, SendPackets
-from penstock.sink.kafka.worker import RESULT, Letters, Sending, SendPartition, Work
+from penstock.sink.kafka.worker import RESULT, Behind, Letters, Sending, SendPartition, Work
 from penstock.spec.types import Struct
 
 if TYPE_CHECKING:
@@ -83,17 +83,19 @@ class KafkaSink:
         self.mode = "exactly-once-by-batch" if by_batch else "exactly-once-by-partition"
         self.why = apart or ("the spec asks for it" if by_batch else "")
 
-    def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
+    def write(self, batch: Batch, rows: DataFrame, *, replay: bool, behind: Behind | None = None) -> Written:
+        """`behind`, by partition: the dead letters go into the transactions of the rows."""
         self.begin(batch, replay=replay)
         crash = failpoint.crash(batch.id, rows)
         encoded = self.encoding.rows(rows)
         if self.mode == "exactly-once-by-partition":
-            send: Any = SendPartition(self.works(batch, crash), self.encoding.encode)
+            send: Any = SendPartition(self.works(batch, crash), self.encoding.encode, behind)
         else:
             send = SendPackets(self.batch_work(batch, crash))
             # The records are made by all cores at once, and then sent by one.
             encoded = encoded.mapInArrow(PackBatch(self.encoding.encode), PACKET).repartition(1)
-        return self.ended(batch, [row.asDict(recursive=True) for row in encoded.mapInArrow(send, RESULT).collect()])
+        found = [row.asDict(recursive=True) for row in encoded.mapInArrow(send, RESULT).collect()]
+        return self.ended(batch, found, posts=behind is not None)
 
     def one_pass(self, struct: Struct, letters: Callable[[Batch], Letters] | None) -> OnePassKafka | str:
         """This sink's part of a batch that never goes back to the engine, or why it cannot have one."""

@@ -104,6 +104,20 @@ class Letters(Protocol):
         """Decoded rows that the sink could not encode; `class` and `reason` of each."""
 
 
+class Behind(Protocol):
+    """Letters that follow the rows of an input partition into their transaction. Asked in the task that sends, when its
+    rows have ended. Pickles."""
+
+    def place(self) -> Place | None:
+        """The input partition of this task; None where it has read no record."""
+
+    def letters(self, place: Place, refused: list[dict[str, Any]]) -> Iterator[list[Letter]]:
+        """Of every record of the partition that died. `refused`: the rows that could not be encoded."""
+
+    def count(self, place: Place, refused: list[dict[str, Any]]) -> int:
+        """How many letters there are, where all of them are in Kafka already."""
+
+
 @dataclass
 class Parcel:
     """What one batch came to: records to send, rows that cannot be sent, letters that go along."""
@@ -213,10 +227,13 @@ class Sending:
             self.work.reach(place)
 
 
-def sent(work: Work, parcels: Iterable[Parcel], *, trim: bool) -> Iterator[pa.RecordBatch]:
+def sent(
+    work: Work, parcels: Iterable[Parcel], *, trim: bool, behind: Behind | None = None
+) -> Iterator[pa.RecordBatch]:
     """Send everything, in one transaction. With `trim` what lies below the mark is left out: it is in Kafka already.
     Yields one row: how many rows and letters there are, and rows that cannot be sent."""
     sending = Sending.begin(work)
+    place = work.places[0]
     rows, letters, refused = 0, 0, []
     try:
         for parcel in parcels:
@@ -230,11 +247,17 @@ def sent(work: Work, parcels: Iterable[Parcel], *, trim: bool) -> Iterator[pa.Re
                 along = [letter for letter in along if letter.origin[2] >= sending.done]
             sending.send(records)
             sending.post(along)
+        if behind is not None and sending.complete:
+            letters += behind.count(place, refused)
+        elif behind is not None:
+            for some in behind.letters(place, refused):
+                letters += len(some)
+                sending.post(letter for letter in some if letter.origin[2] >= sending.done)
         rows, letters = sending.end(rows, letters)
     except BaseException:
         sending.owner.abort()
         raise
-    topic, partition = work.places[0]
+    topic, partition = place
     yield pa.RecordBatch.from_pylist(
         [{"topic": topic, "partition": partition, "rows": rows, "letters": letters, "rejected": refused}],
         schema=_RESULT_TYPE,
@@ -256,6 +279,7 @@ class SendPartition:
 
     works: dict[Place, Work]
     encode: Encode
+    behind: Behind | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         forget_archives()
@@ -263,11 +287,13 @@ class SendPartition:
 
     def sent(self, parcels: Iterator[Parcel]) -> Iterator[pa.RecordBatch]:
         first = next((parcel for parcel in parcels if parcel.place is not None), None)
-        if first is None:
-            return
-        place = first.place
-        assert place is not None
-        yield from sent(self.works[place], (_checked(place, each) for each in chain([first], parcels)), trim=True)
+        if first is not None:
+            place, parcels = first.place, chain([first], parcels)
+        else:
+            place = self.behind.place() if self.behind is not None else None
+        if place is not None:
+            checked = (_checked(place, each) for each in parcels)
+            yield from sent(self.works[place], checked, trim=True, behind=self.behind)
 
 
 def _checked(place: Place, parcel: Parcel) -> Parcel:
