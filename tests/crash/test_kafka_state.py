@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import CheckpointMissing, TableDiffers, TableOfAnotherQuery
 from penstock.kafka import admin
+from penstock.runtime.plan import plan
 from tests.crash.driver import ROUNDS
 from tests.crash.forward import WAYS, Forward, judge
 from tests.payments import Payments
@@ -84,6 +85,7 @@ def test_older_checkpoint_that_plans_another_batch_of_a_number_that_was_written_
     shutil.rmtree(payments.home)
     shutil.copytree(tmp_path / "backup", payments.home)
     payments.produce(500, seed=9)
+    assert [problem.code for problem in plan(payments.pipeline).problems] == [TableDiffers.code]
     for _ in range(3):
         with pytest.raises(TableDiffers):
             payments.run()

@@ -126,6 +126,36 @@ def test_topic_per_record_and_one_that_cannot_be_a_topic(forward: Forward) -> No
     assert report.unproven == ["sink 'out' writes to topics that its records chose"]
 
 
+@pytest.mark.parametrize("guarantee", ["exactly-once", "exactly-once-by-batch", "at-least-once"])
+def test_records_that_choose_a_topic_or_a_partition_that_is_not_there_die_and_no_other(
+    forward: Forward, guarantee: str
+) -> None:
+    payments = forward.payments
+    payments.create(f"{payments.topic}-to-a", 1)
+    payments.create(f"{payments.topic}-to-b", 2)
+    payments.spec["transform"] = [
+        {
+            "view": "aimed",
+            "sql": f"select *, concat('{payments.topic}-to-', who) as target, id % 2 as which from events",
+        }
+    ]
+    kafka = {"topic_column": "target", "partition": "which", "guarantee": guarantee}
+    payments.spec["sinks"]["out"] = {"from": "aimed", "kafka": kafka}
+    forward.send(event(0, who="a"), event(1, who="a"), event(2, who="none"), event(3, who="b"), event(4, who="b"))
+    payments.run()
+    found = {(name, d["id"]) for name in "ab" for d in _values(forward.seen(f"{payments.topic}-to-{name}"))}
+    assert found == {("a", 0), ("b", 3), ("b", 4)}
+    dead = {json.loads(d.value or b"")["id"]: (d.stage, d.reason) for d in payments.dead()}
+    assert dead == {
+        1: ("sink", "sink 'out': its partition is 1, the topic has 0 to 0"),
+        2: ("sink", f"sink 'out': there is no topic '{payments.topic}-to-none'"),
+    }
+    payments.create(f"{payments.topic}-to-none", 1)  # while nothing runs, or between two batches
+    forward.send(event(6, who="none"))
+    payments.run()
+    assert [d["id"] for d in _values(forward.seen(f"{payments.topic}-to-none"))] == [6]
+
+
 @pytest.mark.parametrize("value", [{"format": "json"}, {"format": "avro", "wire": "raw"}])
 def test_row_for_a_partition_that_the_topic_does_not_have_is_a_dead_letter(
     forward: Forward, value: dict[str, str]

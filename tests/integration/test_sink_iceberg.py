@@ -143,6 +143,16 @@ def test_rows_for_a_table_that_wants_them_by_ranges_are_counted_once(spark: Any,
     assert handed.result()[0] == 20
 
 
+@pytest.mark.parametrize("by", ["A b", "bucket(4, A b)", "größe"])
+def test_partition_column_that_the_engine_cannot_name_is_refused_before_the_start(
+    spark: Any, catalog: HadoopCatalog, by: str
+) -> None:
+    columns = spark.createDataFrame([], "`A b` string, `größe` int, plain int").schema
+    IcebergSink("ice", "n.t", catalog, partition_by=("plain",)).suits(Incoming("v", columns))
+    with pytest.raises(SpecInvalid, match="cannot be partitioned by"):
+        IcebergSink("ice", "n.t", catalog, partition_by=(by,)).suits(Incoming("v", columns))
+
+
 def test_upsert_keeps_the_newest_record_of_a_key(spark: Any, catalog: HadoopCatalog) -> None:
     sink = IcebergSink("ice", "db.state", catalog, key=("id",))
     assert hand_counting_reads(sink, 0, changes(spark, *FIRST)) == Written(5, superseded=3)

@@ -183,3 +183,32 @@ def test_case_of_complete_output_sees_what_a_table_in_memory_holds(tmp_path: Pat
     cases = [{"name": "twice", "given": given, "expect": {"sinks": {"out": [{"key": "a", "n": 2}]}}}]
     YAML().dump({"cases": cases}, tmp_path / "spec.test.yaml")
     assert [result.text() for result in case.run(tmp_path / "spec.yaml")] == [""]
+
+
+@pytest.mark.parametrize(
+    ("sql", "where", "refused"),
+    [
+        ("select *, n < 3 as small from w", "small", True),
+        ("select *, n + 1 as more from w where n > 0", "more < 3 and account = 'a'", True),
+        ("select *, upper(account) as who, n < 3 as small from w", "who = 'A'", False),
+    ],
+)
+def test_condition_on_what_sql_makes_of_changing_columns_is_refused_before_the_start(
+    payments: Payments, sql: str, where: str, refused: bool
+) -> None:
+    """Or a row that no longer meets it would stay in the table as it was."""
+    window = {"from": "payments", "time": "event_time", "late_after": "1m", "size": "1m", "by": ["account"]}
+    table = {"path": "lake", "upsert": {"key": ["account", "window_start"]}}
+    payments.spec |= {
+        "contract": {},
+        "transform": [
+            {"view": "w", "window": {**window, "columns": {"n": "count(*)"}, "emit": "update"}},
+            {"view": "u", "sql": sql},
+        ],
+        "sinks": {"lake": {"from": "u", "where": where, "delta": table}},
+    }
+    problems = plan(payments.pipeline).problems
+    assert [problem.code for problem in problems] == ["step-failed"] * refused
+    if refused:
+        assert "another 'n'" in str(problems[0].cause)
+        assert f"({where}) is not true as _deleted from u" in str(problems[0].next_command)

@@ -6,7 +6,7 @@ by their encoders, in the same Python worker that sends the records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +60,7 @@ class EncodeRecords:
     value: Encoder | None
     largest: int | None = None  # bytes of a record that the topic takes
     keyed: bool = False  # the topic takes no record without a key
-    partitions: int | None = None  # of the topic, where that is known
+    there: Mapping[str, int] | None = None  # topics, where they are known, and how many partitions each has
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         failures: dict[int, Failure] = {}
@@ -74,12 +74,12 @@ class EncodeRecords:
         if self.keyed:
             for i in pc.indices_nonzero(columns["key"].is_null()).to_pylist():
                 failures.setdefault(i, Failure(MISSING_FIELD, NO_KEY))
-        for i, partition in self._nowhere(columns["partition"]):
-            failures.setdefault(i, Failure(OUT_OF_RANGE, f"its partition is {partition}, {there(self.partitions)}"))
         topics = columns["topic"]
         if not pc.all(_named(pc.unique(topics)), min_count=0).as_py():  # mostly there is one
             for i in pc.indices_nonzero(pc.invert(_named(topics))).to_pylist():
                 failures.setdefault(i, Failure(WRONG_TYPE, f"{topics[i].as_py()!r} is no name of a topic"))
+        for i, why in self._nowhere(topics, columns["partition"]):
+            failures.setdefault(i, Failure(OUT_OF_RANGE, why))
         errors: list[dict[str, str] | None] = [None] * batch.num_rows
         for i, failure in failures.items():
             errors[i] = {"class": failure.error_class, "reason": failure.reason}
@@ -94,18 +94,24 @@ class EncodeRecords:
         for i in np.flatnonzero(sizes > self.largest):
             yield int(i), int(sizes[i])
 
-    def _nowhere(self, partitions: pa.Array) -> Iterator[tuple[int, int]]:
-        """Rows for a partition that is not there, which would fail with all of their transaction; and which it is."""
-        if partitions.null_count == len(partitions):
-            return
-        outside = pc.less(partitions, 0)
-        if self.partitions is not None:
-            outside = pc.or_(outside, pc.greater_equal(partitions, self.partitions))
-        for i in pc.indices_nonzero(outside.fill_null(False)).to_pylist():
-            yield i, partitions[i].as_py()
+    def _nowhere(self, topics: pa.Array, partitions: pa.Array) -> Iterator[tuple[int, str]]:
+        """Rows for a topic or a partition that is not there, and why. They would fail with all of their transaction."""
+        named = partitions.null_count < len(partitions)
+        for topic in pc.unique(topics).to_pylist() if self.there is not None or named else ():
+            if topic is None:
+                continue
+            here, count = pc.equal(topics, topic), (self.there or {}).get(topic)
+            if self.there is not None and count is None:
+                yield from ((i, f"there is no topic '{topic}'") for i in pc.indices_nonzero(here).to_pylist())
+            elif named:
+                outside = pc.less(partitions, 0)
+                if count is not None:
+                    outside = pc.or_(outside, pc.greater_equal(partitions, count))
+                for i in pc.indices_nonzero(pc.and_(here, outside).fill_null(False)).to_pylist():
+                    yield i, f"its partition is {partitions[i].as_py()}, {has(count)}"
 
 
-def there(partitions: int | None) -> str:
+def has(partitions: int | None) -> str:
     return "which no topic has" if partitions is None else f"the topic has 0 to {partitions - 1}"
 
 
@@ -209,7 +215,7 @@ class Encoding:
         self._parts: dict[str, Prepared] = {}
         self.largest: int | None = None
         self.keyed = False
-        self.partitions: int | None = None
+        self.there: dict[str, int] | None = None
 
     @property
     def topics(self) -> list[str]:
@@ -227,7 +233,7 @@ class Encoding:
     def encode(self) -> EncodeRecords:
         key = self._parts.get("key")
         encoders = key.encoder if key else None, self._parts["value"].encoder
-        return EncodeRecords(*encoders, self.largest, self.keyed, self.partitions)
+        return EncodeRecords(*encoders, self.largest, self.keyed, self.there)
 
     def prepare(self, view: str, columns: StructType) -> None:
         from pyspark.errors import PySparkException
@@ -295,8 +301,9 @@ class Encoding:
             checks.append((F.col("key").isNull(), _failure(MISSING_FIELD, F.lit(NO_KEY))))
         if self._to.partition:
             at = F.col("partition")
-            outside = at < 0 if self.partitions is None else (at < 0) | (at >= self.partitions)
-            said = F.format_string(f"its partition is %d, {there(self.partitions)}", at)
+            count = (self.there or {}).get(self._to.topic)
+            outside = at < 0 if count is None else (at < 0) | (at >= count)
+            said = F.format_string(f"its partition is %d, {has(count)}", at)
             checks.append((outside, _failure(OUT_OF_RANGE, said)))
         error = F.lit(None).cast(_ERROR)
         for found, failure in reversed(checks):

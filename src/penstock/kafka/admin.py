@@ -261,6 +261,21 @@ def topic_configs(config: Config, names: Iterable[str]) -> dict[str, dict[str, s
     return {name: {key: str(entry.value) for key, entry in entries.items()} for name, entries in found.items()}
 
 
+def creates_topics(config: Config) -> bool:
+    """Whether brokers make a topic when somebody writes to it; also where they do not say."""
+    from confluent_kafka.admin._config import ConfigResource
+
+    try:
+        with _session(config) as session:
+            brokers = session.client.list_topics(timeout=session.timeout).brokers
+            asked = [ConfigResource(ConfigResource.Type.BROKER, str(next(iter(brokers))))]
+            (found,) = session.client.describe_configs(asked, request_timeout=session.timeout).values()
+            said = session.answer(found)
+    except PenstockError:  # a right of its own, which a producer need not have
+        return True
+    return str(said["auto.create.topics.enable"].value).lower() != "false"
+
+
 def compacted(config: Config, names: Iterable[str]) -> set[str]:
     """Those of the topics in which Kafka removes records that a newer one of the same key replaced."""
     found = topic_configs(config, names)

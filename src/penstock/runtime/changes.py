@@ -55,8 +55,10 @@ def against_checkpoint(pipeline: Pipeline) -> tuple[Home, list[Change], list[str
 
 def changes_of(pipeline: Pipeline, home: Home, topics: Iterable[str]) -> list[Change]:
     """What the spec says otherwise than this checkpoint. `topics`: those that would be read."""
-    last = Ledger(home.ledger).last_batch()
-    return changes(pipeline, last, topics, remembered.read(home), stateful=SparkLog(home.spark).stateful)
+    last, log, before = Ledger(home.ledger).last_batch(), SparkLog(home.spark), remembered.read(home)
+    if last is None and log.planned() is None:
+        return []
+    return changes(pipeline, last, topics, before, stateful=log.stateful)
 
 
 def changes(
@@ -68,14 +70,16 @@ def changes(
     stateful: bool = False,
 ) -> list[Change]:
     """What a run after `last` would do otherwise than the one before. `topics`: those that would be read; `before`:
-    what the spec said then; `stateful`: the checkpoint holds state."""
-    if last is None:
-        return []
-    found = [*_of_name(pipeline, last), *_of_topics(pipeline, last, set(topics)), *_of_sinks(pipeline, last)]
+    what the spec said then; `stateful`: the checkpoint holds state. Without `last` the first batch is planned and has
+    not ended: no sink need hold any of it, but the steps in the stream are settled."""
+    found: list[Change] = []
+    if last is not None:
+        found += [*_of_name(pipeline, last), *_of_topics(pipeline, last, set(topics)), *_of_sinks(pipeline, last)]
     if before is not None:
         now = remembered.of(pipeline)
         stream = in_stream(pipeline) or ([] if stateful else None)
-        found += [*_of_reading(before, now), *_of_targets(before, now)]
+        found += _of_reading(before, now)
+        found += _of_targets(before, now) if last is not None else ()
         found += [*_of_rules(before, now), *_of_steps(before, now, stream)]
     return found
 

@@ -61,7 +61,9 @@ def require_names(sink: str, incoming: Incoming, without: str) -> None:
             raise SpecInvalid(
                 f"sink '{sink}' takes no column called '{name}', as view '{incoming.view}' has one",
                 cause=f"the table cannot have names with {' '.join(map(repr, found))}",
-                next_command=f"give it another name in a step: select `{name}` as other",
+                next_command=f"give it another name in a step: select `{name}` as other"
+                if name in incoming.columns.names
+                else "give that field another name in the schema, or make its struct anew in a step (named_struct)",
             )
 
 
@@ -100,7 +102,9 @@ def require_upsertable(sink: str, incoming: Incoming, key: Iterable[str], order_
         raise SpecInvalid(
             f"sink '{sink}' cannot tell which of two rows with one key is the newer one",
             cause=f"view '{incoming.view}' has no column '{KAFKA}', and the sink has no `order_by`",
-            next_command=f"keep '{KAFKA}' in the view, or give sink '{sink}' an `order_by`",
+            next_command=f"upsert by what a batch has once: {', '.join(incoming.unique)}"
+            if incoming.unique
+            else f"keep '{KAFKA}' in the view, or give sink '{sink}' an `order_by`",
         )
 
 

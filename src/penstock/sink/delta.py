@@ -18,6 +18,7 @@ from penstock.sink.contract import Incoming, Written, read_through
 from penstock.sink.delta_maintenance import Maintenance
 from penstock.sink.delta_sink import OfDelta
 from penstock.sink.engine import engine_errors
+from penstock.sink.partition_values import told_from_null
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,9 +46,10 @@ class DeltaSink(OfDelta):
 
     def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
         held = self.held(batch) if replay else None
+        rows, refused = told_from_null(self.name, rows, self.partition_by)
         if held is not None:
             read_through(rows)
-            return Written(held)
+            return Written(held, rejected=refused())
         writer = rows.write.format("delta").mode("append").options(**self.log.identity(batch))
         if self.evolve:
             writer = writer.option("mergeSchema", True)
@@ -60,7 +62,7 @@ class DeltaSink(OfDelta):
         rows_held = self.log.rows_of(batch)
         if self.maintenance:
             self.maintenance.after_batch()
-        return Written(rows_held)
+        return Written(rows_held, rejected=refused())
 
     def takes_files(self, incoming: Incoming) -> str:
         if self.partition_by:

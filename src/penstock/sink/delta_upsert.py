@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from penstock.sink.delta_maintenance import Maintenance
 from penstock.sink.delta_sink import OfDelta
 from penstock.sink.engine import configured, engine_errors
 from penstock.sink.latest import Latest, latest, lost_rows, merge
+from penstock.sink.partition_values import told_from_null
 from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class DeltaUpsertSink(OfDelta):
 
     def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
         held = self.held(batch) if replay else None
+        rows, refused = told_from_null(self.name, rows, self.partition_by)
         try:
             with latest(self.name, rows, self.key, self.order_by, self._narrowing) as found:
                 if held is None:
@@ -76,7 +78,8 @@ class DeltaUpsertSink(OfDelta):
             raise self._failure(error, batch) from error
         if self.maintenance:
             self.maintenance.after_batch()
-        return found.written(held)
+        done = found.written(held)
+        return replace(done, rejected=(*done.rejected, *refused()))
 
     def _merge(self, batch: Batch, found: Latest) -> None:
         spark = found.rows.sparkSession

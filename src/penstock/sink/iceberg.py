@@ -14,7 +14,7 @@ from __future__ import annotations
 import uuid
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SinkBusy, SinkFailed, SpecInvalid
 from penstock.record import Batch, Known
@@ -91,8 +91,20 @@ class IcebergSink:
             raise SpecInvalid(f"'{self.table}' is no Iceberg table", next_command="write it as namespace.name")
         require_columns(self.name, incoming, partition_by=[partition_column(text) for text in self.partition_by])
         require_types(self.name, incoming, _LACKING)
+        self._require_plain_partitions(incoming)
         if self.key:
             require_upsertable(self.name, incoming, self.key, self.order_by)
+
+    def _require_plain_partitions(self, incoming: Incoming) -> None:
+        """The engine reads the name of a partition column as SQL without quotes, when it creates the table."""
+        for name in map(partition_column, self.partition_by):
+            if not _plain(name):
+                raise SpecInvalid(
+                    f"sink '{self.name}' cannot be partitioned by '{name}'",
+                    cause="a column that Iceberg tables are partitioned by needs a name that SQL takes without quotes",
+                    next_command=f"give it another name in a step, such as: select *, `{name}` as part "
+                    f"from {incoming.view}",
+                )
 
     def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
         open_in(rows.sparkSession, self.catalog)
@@ -235,6 +247,17 @@ class IcebergSink:
 
     def holds(self, batch: Batch) -> bool:
         return (now := self._state()) is not None and now.rows_of(batch) is not None
+
+
+def _plain(name: str) -> bool:
+    from pyspark.sql import SparkSession
+
+    spark: Any = SparkSession.getActiveSession()
+    try:
+        read = spark._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(name)
+    except engine_errors():
+        return False
+    return bool(read.size() == 1)
 
 
 def _transform(text: str) -> Column:

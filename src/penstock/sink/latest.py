@@ -94,7 +94,10 @@ def latest(
             raise SinkFailed(
                 f"sink '{sink}' got {found['no_key']} rows whose key is null",
                 cause=f"one of {', '.join(key)} is null, and the rows do not say which records they were made of",
-                next_command=f"keep '{KAFKA}' in the view, so that such records become dead letters; or leave them out",
+                next_command="leave such rows out: "
+                + " and ".join(f"{name} is not null" for name in key)
+                + f" as `where` of sink '{sink}', or as rules of the contract (`not_null`), whose records become dead "
+                f"letters; so do these where the view keeps '{KAFKA}'",
             )
         why = Failure(MISSING_FIELD, f"sink '{sink}' upserts by {', '.join(key)}, which is null")
         rejected = tuple(Rejected(r["topic"], r["partition"], r["offset"], why) for r in found["at"]) if origin else ()

@@ -33,6 +33,7 @@ from penstock.sink import held
 from penstock.sink.columns import misfit, require_columns, require_types
 from penstock.sink.contract import Incoming, Written, read_through
 from penstock.sink.parquet_files import SPARK_COLUMNS, positions_in, rows_in
+from penstock.sink.partition_values import told_from_null
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,9 +105,10 @@ class ParquetSink:
 
         place = self.path / _name(batch)
         found = self.held(batch) if replay else None
+        rows, refused = told_from_null(self.name, rows, self.partition_by)
         if found is not None:
             read_through(rows)
-            return Written(found)
+            return Written(found, rejected=refused())
         staged = self.staging(batch)
         writer = rows.write.mode("errorifexists")
         if self.partition_by:
@@ -122,7 +124,7 @@ class ParquetSink:
             ) from error
         finally:
             shutil.rmtree(staged, ignore_errors=True)
-        return Written(rows_in(_files(place)))
+        return Written(rows_in(_files(place)), rejected=refused())
 
     def takes_files(self, _incoming: Incoming) -> str:
         return "its files are partitioned" if self.partition_by else ""

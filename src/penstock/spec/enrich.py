@@ -24,6 +24,11 @@ def _paired(value: Any) -> Any:
     return {name: name for name in value} if named else value
 
 
+def _null(value: Any) -> Any:
+    """The word in quotes means the same."""
+    return None if value == "null" else value
+
+
 class Enrich(Part):
     """A view with columns of a reference table: each of its rows once, with those of the row that has the same key."""
 
@@ -41,7 +46,7 @@ class Enrich(Part):
         description="Columns of the table that are added: a list, or column to new name. Default: all but the key.",
     )
     prefix: str = Field("", description="Put before the names of the columns that are added.", examples=["rate_"])
-    missing: Literal["dead-letter"] | None = Field(
+    missing: Annotated[Literal["dead-letter"] | None, BeforeValidator(_null)] = Field(
         None,
         description="What becomes of a row whose key the table does not have: `null` in the added columns, or "
         "`dead-letter` for its record.",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from penstock.record import DELETED
 from penstock.spec.sql_names import may_read
-from penstock.spec.stateful import AnyStateful, Join, State, Window, late_views, sides, time_rule
+from penstock.spec.stateful import WINDOW, AnyStateful, Join, State, Window, late_views, sides, time_rule
 from penstock.spec.steps import Step, stateful_steps
 
 if TYPE_CHECKING:
@@ -79,16 +79,25 @@ def _of_tables(spec: Pipeline, before: list[Step]) -> Iterator[_Mistake]:
 
 def _of_contracts(spec: Pipeline, stream: list[Step]) -> Iterator[_Mistake]:
     """Records in front of a stateful step are judged in the stream, one by one."""
-    needed: set[str] = set()
-    for i, step in reversed([*enumerate(stream)]):
-        if step.stateful or step.view.lower() in needed:
-            known = [*spec.source.reads(), *(before.view for before in stream[:i])]
-            needed |= {view.lower() for view in known if reads(step, view)}
+    _, needed = feeding(stream, spec.source.reads())
     for view, rules in spec.contract.items():
         for i, rule in enumerate(rules):
             if rule.unique and view.lower() in needed:
                 text = "records before a step that keeps state are judged one by one: use a `deduplicate` step"
                 yield ("contract", view, i, "unique"), text, []
+
+
+def feeding(stream: Sequence[Step], sources: Iterable[str]) -> tuple[list[Step], set[str]]:
+    """Of the steps up to the last that keeps state: those whose rows get into state, and the views that these read, in
+    lower case."""
+    found: list[Step] = []
+    needed: set[str] = set()
+    for i, step in reversed([*enumerate(stream)]):
+        if step.stateful or step.view.lower() in needed:
+            found.insert(0, step)
+            known = [*sources, *(before.view for before in stream[:i])]
+            needed |= {view.lower() for view in known if reads(step, view)}
+    return found, needed
 
 
 def tables_of_stream(spec: Pipeline) -> set[str]:
@@ -175,6 +184,10 @@ def _of_chain(steps: list[Step], before: Step, step: Step) -> Iterator[_Mistake]
         )
         yield ("transform", i, step.kind), text, []
         return
+    for view, time, _ in sides(of):
+        if before.window and view.lower() == before.view.lower() and time in WINDOW:
+            text = f"the event time of the windows of '{before.view}' is `window_time`: '{time}' has no watermark"
+            yield ("transform", i, step.kind, "time"), text, []
     if isinstance(of, Join):
         yield ("transform", i, "join"), "a join of streams must be the first stateful step", []
     elif of.late_after is not None:
@@ -215,24 +228,31 @@ def _of_sinks(spec: Pipeline, steps: list[Step], keeping: list[Step]) -> Iterato
                 text = f"`emit: {last.stateful.emit}` of '{last.view}' gives a row several times, and {why}"
                 yield ("sinks", name, "from"), text, []
             elif (column := _changes(sink, last)) and not (sink.console or sink.memory):
-                text = (
-                    f"a row whose '{column}' no longer meets it would stay in the sink as it was: without `where`, let "
-                    "it read a step that says which rows are to go: "
-                    f"select *, ({sink.where}) is not true as {DELETED} from {sink.from_}"
-                )
-                yield ("sinks", name, "where"), text, []
+                yield ("sinks", name, "where"), would_stay(sink, column), []
     for j, step in enumerate(steps[i + 1 :], i + 1):
         for view in sorted(inside):
             if reads(step, view) and step.view in made:
                 yield ("transform", j), f"'{view}' stays inside the stream: only '{last.view}' comes out of it", []
 
 
-def _changes(sink: Sink, step: Step) -> str | None:
-    """A column that the condition of a sink reads, and that is another one whenever its row is emitted again."""
+def would_stay(sink: Sink, column: str) -> str:
+    """What is wrong with a sink's condition on a column that changes, and what to write instead."""
+    return (
+        f"a row whose '{column}' no longer meets it would stay in the sink as it was: without `where`, let it read a "
+        f"step that says which rows are to go: select *, ({sink.where}) is not true as {DELETED} from {sink.from_}"
+    )
+
+
+def changing(step: Step) -> list[str]:
+    """The columns of a stateful step that are others whenever a row is emitted again."""
     of = step.stateful
     made = of.columns if isinstance(of, Window) else of.fields if isinstance(of, State) else {}
-    values = [name for name in made if of is not None and name not in of.keys]
-    return next((name for name in values if sink.where and may_read(sink.where, name)), None)
+    return [name for name in made if of is not None and name not in of.keys]
+
+
+def _changes(sink: Sink, step: Step) -> str | None:
+    """A column that the condition of a sink reads, and that changes. What SQL makes of it is for `plan`."""
+    return next((name for name in changing(step) if sink.where and may_read(sink.where, name)), None)
 
 
 def _cannot_replace(sink: Sink, step: Step) -> str | None:

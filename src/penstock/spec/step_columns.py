@@ -1,4 +1,4 @@
-"""Stateful steps against the schemas that a spec declares: keys and event times that no field of their view is.
+"""Steps against the schemas that a spec declares: keys and event times that no field of their view is.
 
 Only where a step reads a source view itself: what SQL before it makes of the fields is for `plan`.
 """
@@ -24,7 +24,10 @@ def step_column_mistakes(spec: Pipeline) -> Iterator[CrossMistake]:
     """Called as `rule_mistakes` is."""
     views = {view.lower(): view for view in spec.source.reads()}
     for i, step in enumerate(spec.transform):
-        for view, time, columns in _named(step.stateful) if step.stateful else ():
+        named = [*_named(step.stateful)] if step.stateful else []
+        if step.enrich:
+            named = [(step.enrich.from_, ((), None), [(("on",), name) for name in step.enrich.on])]
+        for view, time, columns in named:
             struct = declared_of(spec, views[view.lower()]) if view.lower() in views else None
             if struct is not None:
                 for where, text, allowed in [*_of_columns(view, columns, struct), *_of_time(view, time, struct)]:

@@ -54,6 +54,16 @@ def views_in(rows: DataFrame) -> set[str]:
     return {name.lower() for name in _VIEW.findall(plan)}
 
 
+def columns_behind(rows: DataFrame, condition: str, source: DataFrame) -> set[str]:
+    """The columns of `source` that a condition over `rows`, a view made of it, is about, as far as the engine can
+    follow them: through projections and filters."""
+    asked = rows.selectExpr(f"({condition}) as asked")._jdf.queryExecution().optimizedPlan()
+    there = source._jdf.queryExecution().analyzed().output()
+    names = {there.apply(i).exprId(): there.apply(i).name() for i in range(there.size())}
+    read = asked.references().toSeq()
+    return {names[each] for i in range(read.size()) if (each := read.apply(i).exprId()) in names}
+
+
 def _between(rows: DataFrame, source: DataFrame) -> list[str] | None:
     """The kinds of nodes between `rows` and `source`, if all of them keep rows one for one."""
     plan = rows._jdf.queryExecution().analyzed()

@@ -82,6 +82,17 @@ def test_each_change_is_named_and_judged(now: dict[str, Any], expected: list[tup
     assert said(changed(**now)) == expected
 
 
+def test_before_the_first_batch_has_ended_steps_are_compared_and_sinks_are_not() -> None:
+    window = {"from": "payments", "time": "timestamp", "late_after": "1m", "size": "1m", "columns": {"n": "count(*)"}}
+    now = {
+        "transform": [{"view": "some", "window": window}],
+        "sinks": {"lake": {"from": "some", "delta": {"path": "elsewhere"}}},
+    }
+    before = remembered.of(Pipeline.model_validate(SPEC))
+    found = changes(Pipeline.model_validate({**SPEC, **now}), None, {"payments"}, before)
+    assert said(found) == [("step-changed", "some", False)]
+
+
 RULE = {"name": "positive", "rule": "value > '0'"}
 
 

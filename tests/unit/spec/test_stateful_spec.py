@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from penstock.spec.load import read
-from penstock.spec.stateful_check import late_view_names
+from penstock.spec.stateful_check import feeding, late_view_names
 from penstock.spec.steps import Step
 
 WINDOW = {
@@ -287,6 +287,30 @@ def test_windows_that_follow_each_other_are_final(tmp_path: Path) -> None:
     [(path, text)] = mistakes(tmp_path, steps)
     assert path == "transform[0].window.emit"
     assert "rows must be final" in text
+
+
+@pytest.mark.parametrize(("time", "refused"), [("window_end", True), ("window_start", True), ("window_time", False)])
+def test_event_time_of_a_window_over_windows_is_the_one_with_a_watermark(
+    tmp_path: Path, time: str, refused: bool
+) -> None:
+    hours = {"from": "w", "time": time, "size": "1h", "columns": {"n": "sum(n)"}}
+    found = mistakes(tmp_path, [{"view": "w", "window": WINDOW}, {"view": "hours", "window": hours}])
+    assert [path for path, _ in found] == ["transform[1].window.time"] * refused
+    assert all("`window_time`" in text for _, text in found)
+
+
+def test_steps_that_no_state_is_made_of_are_not_in_the_stream() -> None:
+    steps = [
+        Step.model_validate(step)
+        for step in (
+            {"view": "kept", "sql": "select * from events"},
+            {"view": "aside", "sql": "select * from events where key = 'a'"},
+            {"view": "w", "window": {**WINDOW, "from": "kept"}},
+        )
+    ]
+    found, views = feeding(steps, ["events"])
+    assert [step.view for step in found] == ["kept", "w"]
+    assert views == {"events", "kept"}
 
 
 RATES = {"file": {"path": "rates.csv", "format": "csv", "schema": {"fields": {"key": "string", "rate": "double"}}}}

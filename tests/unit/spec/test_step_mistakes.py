@@ -102,6 +102,7 @@ def test_rule_that_cannot_be_meant(write: Write, rule: str, path: str, text: str
         ("python: {function: 'steps.add', from: payments}", "python.function", "module:function"),
         ("enrich: {from: payments, reference: rate, on: id}", "enrich.reference", "no reference 'rate'"),
         ("enrich: {from: payments, reference: rates, on: id}", "enrich.on", "has no column 'id'"),
+        ("enrich: {from: payments, reference: rates, on: {zz: code}}", "enrich.on", "has no field 'zz'"),
         ("enrich: {from: made, reference: rates, on: {id: code}}", "enrich.from", "made from itself"),
         (
             "enrich: {from: payments, reference: rates, on: {id: code}, columns: {rate: _kafka}}",
@@ -126,6 +127,7 @@ def test_step_that_cannot_run(write: Write, step: str, path: str, text: str) -> 
         "python: {function: 'steps:add', from: payments}",
         "python: {function: 'json:loads', from: payments}",
         "enrich: {from: payments, reference: rates, on: {id: code}, missing: null}",
+        "enrich: {from: payments, reference: rates, on: {id: code}, missing: 'null'}",
         "enrich: {from: payments, reference: rates, on: {id: code}, columns: [rate], prefix: r_, missing: dead-letter}",
         "sql: select * from payments join rates on id = code",
         "sql: select * from Payments",

@@ -38,9 +38,9 @@ from penstock.source import kafka as source
 from penstock.spec.model import Pipeline
 from penstock.spec.python_step import parts
 from penstock.spec.stateful import WINDOW, Window, sides
-from penstock.spec.stateful_check import depending
+from penstock.spec.stateful_check import changing, depending, would_stay
 from penstock.transform.python import blame, raised_in
-from penstock.transform.sql import row_for_row, views_in
+from penstock.transform.sql import columns_behind, row_for_row, views_in
 from penstock.transform.steps import Moment, Transform
 from penstock.transform.watermark import late
 
@@ -142,6 +142,24 @@ class Flow:
                     next_command=f"make a pipeline of its own for sink '{outlet.sink.name}'",
                     facts={"sink": outlet.sink.name},
                 )
+            if self.emit != "append":
+                self._require_lasting(outlet, made)
+
+    def _require_lasting(self, outlet: Outlet, made: dict[str, DataFrame]) -> None:
+        """Where rows are emitted again, a sink's condition must hold for all rows of a key or for none, also behind
+        SQL. `check` has seen to it where the sink reads the step itself."""
+        sink = self.pipeline.sinks[outlet.sink.name]
+        if outlet.where is None or sink.console or sink.memory:
+            return
+        read = columns_behind(made[outlet.view], outlet.where, made[self.view])
+        changed = [name for name in changing(self.transform.keeping[-1]) if name in read]
+        if changed:
+            raise StepFailed(
+                f"`where` of sink '{outlet.sink.name}' is a condition on what changes from one emission to the next",
+                cause=f"`emit: {self.emit}` of '{self.view}' gives a row several times, with another '{changed[0]}'",
+                next_command=would_stay(sink, changed[0]),
+                facts={"sink": outlet.sink.name},
+            )
 
     def keys(self, rows: DataFrame, made: dict[str, DataFrame]) -> tuple[str, ...]:
         """Columns of which a batch has each value once; none where steps behind the stateful one may change that."""

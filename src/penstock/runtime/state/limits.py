@@ -11,7 +11,7 @@ from penstock.runtime import remembered
 from penstock.spec.model import Pipeline
 from penstock.spec.rules import Rule
 from penstock.spec.stateful import sides, time_rule
-from penstock.spec.stateful_check import depending
+from penstock.spec.stateful_check import depending, feeding
 from penstock.spec.steps import stateful_steps
 
 
@@ -50,9 +50,12 @@ def require_same_steps(pipeline: Pipeline, home: Home) -> None:
 
 
 def in_stream(pipeline: Pipeline) -> list[str]:
-    """The views of the steps up to the last one that keeps state."""
+    """The views whose rows get into state: of the steps that keep some, and of those before them that they read."""
     steps, keeping = pipeline.transform, stateful_steps(pipeline.transform)
-    return [step.view for step in steps[: steps.index(keeping[-1]) + 1]] if keeping else []
+    if not keeping:
+        return []
+    found, _ = feeding(steps[: steps.index(keeping[-1]) + 1], pipeline.source.reads())
+    return [step.view for step in found]
 
 
 def gets_all(pipeline: Pipeline, view: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -36,7 +36,7 @@ class Encoding(Protocol):
     # Set by the sink, which knows the topic:
     largest: int | None  # bytes of a record; a larger one is not encoded
     keyed: bool  # a record without a key is not encoded
-    partitions: int | None  # of the topic; a record for another one is not encoded
+    there: dict[str, int] | None  # topics and how many partitions each has; a record for another one is not encoded
 
     def prepare(self, view: str, columns: StructType) -> None:
         """Called once per start, before anything else. Raises SpecInvalid for columns that cannot be encoded."""
@@ -83,7 +83,10 @@ class Encode(Protocol):
 
 def look_at_topics(config: dict[str, str], encoding: Encoding) -> None:
     """The topics that are known beforehand must be there; what records they take is told to `encoding`."""
-    _count_partitions(encoding, admin.require_topics(config, encoding.topics))
+    there = admin.require_topics(config, encoding.topics)
+    if not encoding.topics and not admin.creates_topics(config):
+        there = admin.topics(config)
+    encoding.there = {name: facts.partitions for name, facts in there.items()} or None
     try:
         found = list(admin.topic_configs(config, encoding.topics).values())
     except PenstockError:  # a right of its own, which a producer need not have
@@ -98,14 +101,11 @@ def look_at_topics(config: dict[str, str], encoding: Encoding) -> None:
     encoding.largest = min((int(each[_LARGEST]) for each in found if _LARGEST in each), default=None)
 
 
-def look_for_more_partitions(config: dict[str, str], encoding: Encoding) -> None:
-    """Before each batch, where rows name partitions: the topic may have got more of them since the start."""
-    if encoding.has_partition and encoding.topics:
-        _count_partitions(encoding, admin.require_topics(config, encoding.topics))
-
-
-def _count_partitions(encoding: Encoding, there: Mapping[str, admin.TopicFacts]) -> None:
-    encoding.partitions = min((facts.partitions for facts in there.values()), default=None)
+def look_where_records_go(config: dict[str, str], encoding: Encoding) -> None:
+    """Before each batch, where rows name topics or partitions: there may be others since the last one."""
+    if encoding.there is not None and (encoding.has_partition or not encoding.topics):
+        there = admin.require_topics(config, encoding.topics) if encoding.topics else admin.topics(config)
+        encoding.there = {name: facts.partitions for name, facts in there.items()}
 
 
 @dataclass(frozen=True)

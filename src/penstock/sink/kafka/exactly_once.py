@@ -15,18 +15,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock import failpoint
-from penstock.errors import SpecInvalid, TableDiffers, TableOfAnotherQuery
+from penstock.errors import KafkaUnreachable, SpecInvalid, TableDiffers, TableOfAnotherQuery
 from penstock.kafka import admin, transaction
 from penstock.kafka.consume import headers_of, visible
-from penstock.kafka.transaction import Owner, Place
+from penstock.kafka.transaction import Mark, Owner, Place
 from penstock.record import KAFKA, ORIGIN_HEADER, Batch, Known, ends_of
 from penstock.sink.contract import Incoming, Written
-from penstock.sink.kafka.encoding import Encoding, look_at_topics, look_for_more_partitions, rejected
+from penstock.sink.kafka.encoding import Encoding, look_at_topics, look_where_records_go, rejected
 from penstock.sink.kafka.one_pass import OnePassKafka
 from penstock.sink.kafka.packets import PACKET, PackBatch, SendPackets
 from penstock.sink.kafka.worker import RESULT, Behind, Letters, Sending, SendPartition, Work
@@ -35,6 +36,7 @@ from penstock.spec.types import Struct
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_QUICK_S = 5.0  # for marks that may be in an open transaction, where they are also read later
 _AT_ONCE = 8  # transactional ids that are taken beside each other
 Mode = Literal["exactly-once-by-partition", "exactly-once-by-batch"]
 _SAID = {
@@ -67,6 +69,7 @@ class KafkaSink:
         if known.planned is None and TableOfAnotherQuery.code not in accepted:
             self._check_alone(batch)
         self._known = Known() if TableDiffers.code in accepted else known
+        self._check_ahead(batch)
 
     def suits(self, incoming: Incoming) -> None:
         self.encoding.prepare(incoming.view, incoming.columns)
@@ -105,7 +108,7 @@ class KafkaSink:
     def begin(self, batch: Batch, *, replay: bool) -> None:
         if replay:
             self._check_marks(batch)
-        look_for_more_partitions(self.config, self.encoding)
+        look_where_records_go(self.config, self.encoding)
         self._begun = batch.id
 
     def ended(self, batch: Batch, found: Iterable[Mapping[str, Any]], *, posts: bool = False) -> Written:
@@ -229,13 +232,31 @@ class KafkaSink:
                     next_command="restore the group's offsets; or, to write that batch, possibly a second time: "
                     f"penstock run FILE --accept {TableDiffers.code}",
                 )
-            if most is not None and found[place] > most:
-                raise TableDiffers(
-                    f"sink '{self.name}' is ahead of the checkpoint",
-                    cause=f"Kafka has batch {found[place] - 1} of it, the checkpoint knows batches up to {most - 1}: "
-                    "an older checkpoint was restored, and its next batches would be taken for written",
-                    next_command="restore the checkpoint directory that belongs to this topic",
-                )
+            if most is not None:
+                self._require_not_ahead(found[place], most)
+
+    def _check_ahead(self, batch: Batch) -> None:
+        """By batch, where nothing is under way, an older checkpoint is seen before the view is. (With a batch under way
+        it is seen when that one is begun: marks in an open transaction cannot be read.)"""
+        known = self._known
+        if known.written is None or known.planned != known.written:
+            return
+        group = replace(self, mode="exactly-once-by-batch")._group(batch)
+        places = [(topic, 0) for topic in self.sources]
+        marks: dict[Place, Mark] = {}
+        with suppress(KafkaUnreachable):
+            marks = transaction.marks(self.config, group, places, _QUICK_S)
+        if marks:
+            self._require_not_ahead(max(mark.offset for mark in marks.values()), known.written + 1)
+
+    def _require_not_ahead(self, found: int, most: int) -> None:
+        if found > most:
+            raise TableDiffers(
+                f"sink '{self.name}' is ahead of the checkpoint",
+                cause=f"Kafka has batch {found - 1} of it, the checkpoint knows batches up to {most - 1}: "
+                "an older checkpoint was restored, and its next batches would be taken for written",
+                next_command="restore the checkpoint directory that belongs to this topic",
+            )
 
     def _end_open(self, batch: Batch) -> None:
         """A driver that was killed may have left transactions open: until they are ended, marks cannot be read, and the

@@ -18,7 +18,7 @@ from penstock.sink.kafka.encoding import (
     Encoding,
     Picked,
     look_at_topics,
-    look_for_more_partitions,
+    look_where_records_go,
     rejected,
 )
 from penstock.sink.kafka.worker import packed
@@ -62,7 +62,7 @@ class StockKafkaSink:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
-        look_for_more_partitions(self.config, self.encoding)
+        look_where_records_go(self.config, self.encoding)
         failed = F.col(OUTGOING_ERROR).isNotNull()
         why = F.struct(*OUTGOING_AT, F.col(OUTGOING_ERROR)["class"], F.col(OUTGOING_ERROR)["reason"])
         encoded = self.encoding.whole(rows)
@@ -148,7 +148,7 @@ class OnePassStock:
         return self.sink.name
 
     def begin(self, _batch: Batch, _rows: DataFrame, *, replay: bool) -> MakeRecords:  # noqa: ARG002  it cannot tell
-        look_for_more_partitions(self.sink.config, self.sink.encoding)
+        look_where_records_go(self.sink.config, self.sink.encoding)
         return MakeRecords(self.sink.encoding.encode_picked, self.picked, self.sink.sending)
 
     def end(self, _batch: Batch, outcomes: list[dict[str, Any]], _handed: int) -> Written:
