@@ -39,3 +39,19 @@ def test_only_the_records_that_a_step_fails_on_die(payments: Payments) -> None:
     [searching] = heard.warnings
     assert searching == "batch 0: a step or a condition fails on some record; looking for which, among 4 offsets"
     assert payments.verify().findings == []
+
+
+@pytest.mark.parametrize("kind", ["kafka", "delta"])
+def test_condition_that_is_never_true_leaves_out_every_row_and_the_books_balance(payments: Payments, kind: str) -> None:
+    """The engine sees that beforehand, and would not read the records at all."""
+    out = f"{payments.topic}-out"
+    payments.create(out)
+    to = {"kafka": {"topic": out, "origin": True}} if kind == "kafka" else {"delta": {"path": "lake"}}
+    payments.spec["sinks"] = {"out": {"from": "settled", "where": "1 = 0", **to}}
+    payments.send(good(1), good(2), b"{")
+    heard = Heard()
+    payments.run(watch=heard)
+    assert sum(entry.read for entry in heard.entries) == 3
+    assert sum(entry.sinks["out"].dropped or 0 for entry in heard.entries) == 2
+    assert [letter.error_class for letter in payments.dead()] == ["malformed"]
+    assert payments.verify().findings == []

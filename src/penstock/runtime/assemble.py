@@ -75,6 +75,7 @@ class Assembly:
     began: str  # the start position that the first batch honoured
     accepted: list[str] = field(default_factory=list)  # what the operator accepted for this start
     over: dict[str, str | None] | None = None  # see `settling.over`; the plan is the same for every batch
+    unread: bool = False  # see `settling.unread`
     way: Shortcut | str | None = None  # the short way (`one_pass`), or why not; None: not settled yet
     first: bool = True  # no batch has ended since the start: what the operator accepted is for this one
     replay: bool = True  # the next batch may have been written before: after a start, and after a failure
@@ -193,12 +194,13 @@ class Assembly:
         # 1. decode and judge
         if self.over is None:
             self.over = settling.over(self.transform, self.inlets, self.outlets, raw)
+            self.unread = settling.unread(self.transform, self.inlets, self.outlets, raw)
         over = self.over
         several = len(self.inlets) > 1 or len(self.outlets) > 1 or None in over.values()
         # With a budget rows are counted, and only then written; what steps bury is looked for before they are.
-        shared = several or self.budget is not None or bool(self.transform.buries)
-        posting = self.along if isinstance(self.along, Along) else None
-        assert not (posting and shared)  # rows that are kept are decoded in other tasks than those that send
+        shared = several or self.unread or self.budget is not None or bool(self.transform.buries)
+        # Rows that are kept are decoded in other tasks than those that send.
+        posting = self.along if isinstance(self.along, Along) and not shared else None
         judged = {i.view: posting.judged(raw, batch) if posting else i.judged(raw) for i in self.inlets}
         tallies = {i.view: Tally(i.contract, judged[i.view], shared=shared, locate=locate) for i in self.inlets}
         sources = {inlet.view: passed(tallies[inlet.view].rows) for inlet in self.inlets}

@@ -73,6 +73,14 @@ def over(
     }
 
 
+def unread(transform: Transform, inlets: Collection[Inlet], outlets: Collection[Outlet], raw: DataFrame) -> bool:
+    """Whether the engine sees that no row can reach a sink (`where: "1 = 0"`). It would then not read the records, and
+    nobody could count them on their way there."""
+    made = transform.views(source_views(inlets, raw))
+    plans = (outlet.rows(made)._jdf.queryExecution().optimizedPlan() for outlet in outlets)
+    return any(plan.nodeName() == "LocalRelation" for plan in plans)
+
+
 def _apart(pipeline: Pipeline, rows: DataFrame, sources: Iterable[DataFrame], inlets: Iterable[Inlet]) -> str:
     """Why rows of one input partition do not stay in one task, in their order; empty when they do."""
     if pipeline.source.min_partitions or pipeline.source.max_records_per_partition:
