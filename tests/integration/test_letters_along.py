@@ -12,7 +12,7 @@ import pytest
 from tests.committed import committed
 from tests.payments import Heard, Payments, good
 
-from penstock.errors import RuleStopped
+from penstock.errors import RuleStopped, TableDiffers
 from penstock.kafka import admin, connection, transaction
 from penstock.route.dead_letter import DeadLetter
 from penstock.runtime import build
@@ -27,6 +27,7 @@ OUT = {
         {"name": "currency", "type": {"type": "enum", "name": "Currency", "symbols": ["EUR", "CHF"]}},
     ],
 }
+WORDS = {"along": "together with", "apart": "apart from"}
 RECORDS = [
     *(good(n) for n in range(12)),
     b"{", b"", None, good(20, amount="x"),  # decode
@@ -120,20 +121,42 @@ def test_partition_of_which_nothing_passes_has_its_letters(payments: Payments) -
     assert payments.verify().findings == []
 
 
-def test_batch_that_is_run_again_has_the_same_letters_once(payments: Payments, monkeypatch: pytest.MonkeyPatch) -> None:
-    spread(payments, RECORDS)
-    forwarding(payments, "along")
-    append = payments.pipeline and build.Ledger.append
-
+def crash_before_the_ledger_entry(payments: Payments) -> None:
     def crash(*_: Any) -> None:
         raise RuntimeError("before the ledger entry")
 
-    monkeypatch.setattr(build.Ledger, "append", crash)
-    with pytest.raises(Exception, match="before the ledger entry"):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Exception, match="before the ledger entry"):
+        patch.setattr(build.Ledger, "append", crash)
         payments.run()
+
+
+@pytest.mark.parametrize("first", ["along", "apart"])
+def test_way_that_is_changed_in_the_middle_of_a_batch_is_refused_before_anything_is_sent(
+    payments: Payments, first: str
+) -> None:
+    spread(payments, [good(1), b"{", good(2)])
+    together = payments.spec["dead_letters"]
+    ways = {"along": together, "apart": {**together, "budget": {"share": 0.99}}}
+    forwarding(payments, "changed", dead_letters=ways[first])
+    crash_before_the_ledger_entry(payments)
+    dead = buried(payments, "changed")
+    other = "apart" if first == "along" else "along"
+    payments.spec["dead_letters"] = ways[other]
+    with pytest.raises(TableDiffers, match=f"has begun batch 0 with dead letters {WORDS[first]} its records"):
+        payments.run()
+    payments.spec["dead_letters"] = ways[first]
+    payments.run()
+    assert buried(payments, "changed") == dead and len(dead) == 1
+    assert len(committed(payments.bootstrap, f"{payments.topic}-changed")) == 2
+    assert payments.verify().findings == []
+
+
+def test_batch_that_is_run_again_has_the_same_letters_once(payments: Payments) -> None:
+    spread(payments, RECORDS)
+    forwarding(payments, "along")
+    crash_before_the_ledger_entry(payments)
     first = buried(payments, "along")
     assert len(first) == 10  # they are there, with the rows
-    monkeypatch.setattr(build.Ledger, "append", append)
     payments.run()
     assert buried(payments, "along") == first
     assert payments.verify().findings == []

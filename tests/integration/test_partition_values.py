@@ -52,6 +52,16 @@ def test_empty_text_is_refused_and_null_is_null(spark: Any, kind: str, tmp_path:
         assert held(kind, tmp_path / "table") == KEPT
 
 
+def test_row_that_deletes_its_key_stores_no_partition_value(spark: Any, tmp_path: Path) -> None:
+    from pyspark.sql import functions as F
+
+    sink = sink_of("upsert", tmp_path / "table")
+    hand(sink, 0, rows(spark))
+    gone = rows(spark).where("id < 2").withColumn("part", F.lit("")).withColumn("_deleted", F.lit(True))
+    assert hand(sink, 1, gone.where("part is not null")).rejected == ()
+    assert held("upsert", tmp_path / "table") == {id_: part for id_, part in KEPT.items() if id_ >= 2}
+
+
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
 def test_row_that_does_not_say_where_it_came_from_ends_the_batch_and_nothing_is_written(
     spark: Any, kind: str, tmp_path: Path

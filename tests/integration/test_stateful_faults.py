@@ -18,6 +18,7 @@ from penstock import failpoint
 from penstock.errors import EngineFailed
 from penstock.runtime.plan import plan
 from penstock.testing import case
+from penstock.transform.sql import columns_behind
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -212,3 +213,13 @@ def test_condition_on_what_sql_makes_of_changing_columns_is_refused_before_the_s
     if refused:
         assert "another 'n'" in str(problems[0].cause)
         assert f"({where}) is not true as _deleted from u" in str(problems[0].next_command)
+
+
+def test_columns_of_a_condition_are_followed_through_joins_and_views(spark: Any) -> None:
+    source = spark.createDataFrame([], "k string, n bigint, other bigint")
+    source.createOrReplaceTempView("behind_source")
+    spark.sql("select *, n * 2 as twice from behind_source").createOrReplaceTempView("behind_twice")
+    spark.createDataFrame([], "code string, rate int").createOrReplaceTempView("behind_rates")
+    joined = spark.sql("select t.*, rate from behind_twice t left join behind_rates on k = code")
+    assert columns_behind(joined, "twice > 3", source) == {"n"}
+    assert columns_behind(joined, "rate > 3 and k = 'a'", source) == {"k"}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 Through = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-SeenBy = Callable[[DecodeBatches, tuple[str, ...]], Through]
+Wrap = Callable[[DecodeBatches, tuple[str, ...]], Through]
 _DDL = {
     "topic": "string",
     "partition": "int",
@@ -47,15 +47,15 @@ class Decode:
     value: Prepared
     key: Prepared | None
 
-    def rows(self, raw: DataFrame, *, with_raw: bool = False, seen_by: SeenBy | None = None) -> DataFrame:
+    def rows(self, raw: DataFrame, *, with_raw: bool = False, wrapped: Wrap | None = None) -> DataFrame:
         """Typed columns, `_kafka` and `_error`. A record's own bytes come along for dead letters (`with_raw`) or when
         the spec asks for them (`kafka_columns`).
 
-        `seen_by` wraps what decodes in the worker: it sees the records with their bytes, and passes on the columns it
-        is given the names of."""
+        `wrapped` is put around what decodes in the worker: it sees the records with their bytes, and passes on the
+        columns it is given the names of."""
         from pyspark.sql import functions as F
 
-        sent, worker = self.handed(raw, with_raw=with_raw or seen_by is not None)
+        sent, worker = self.handed(raw, with_raw=with_raw or wrapped is not None)
         inside = self._inside(with_raw=with_raw)
         schema = [
             self.value.struct.columns(),
@@ -66,8 +66,8 @@ class Decode:
             *(f"{column} {_DDL[name]}" for name, column in inside.items()),
         ]
         through: Through = worker
-        if seen_by is not None:
-            through = seen_by(worker, (*self._fields(), record.ERROR, *inside.values()))
+        if wrapped is not None:
+            through = wrapped(worker, (*self._fields(), record.ERROR, *inside.values()))
         decoded = sent.mapInArrow(through, ", ".join(schema))
         kept: list[Column] = [F.col(quoted(name)) for name in self._fields()]
         origin = [F.lit(self.topic).alias("topic")] if self.topic is not None else []

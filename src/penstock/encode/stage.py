@@ -100,18 +100,20 @@ class EncodeRecords:
         for topic in pc.unique(topics).to_pylist() if self.there is not None or named else ():
             if topic is None:
                 continue
-            here, count = pc.equal(topics, topic), (self.there or {}).get(topic)
+            count = (self.there or {}).get(topic)
             if self.there is not None and count is None:
-                yield from ((i, f"there is no topic '{topic}'") for i in pc.indices_nonzero(here).to_pylist())
+                rows = pc.indices_nonzero(pc.equal(topics, topic)).to_pylist()
+                yield from ((i, f"there is no topic '{topic}'") for i in rows)
             elif named:
                 outside = pc.less(partitions, 0)
                 if count is not None:
                     outside = pc.or_(outside, pc.greater_equal(partitions, count))
-                for i in pc.indices_nonzero(pc.and_(here, outside).fill_null(False)).to_pylist():
-                    yield i, f"its partition is {partitions[i].as_py()}, {has(count)}"
+                here = pc.and_(pc.equal(topics, topic), outside)
+                for i in pc.indices_nonzero(here.fill_null(False)).to_pylist():
+                    yield i, f"its partition is {partitions[i].as_py()}, {numbered(count)}"
 
 
-def has(partitions: int | None) -> str:
+def numbered(partitions: int | None) -> str:
     return "which no topic has" if partitions is None else f"the topic has 0 to {partitions - 1}"
 
 
@@ -222,6 +224,11 @@ class Encoding:
         return [self._to.topic] if self._to.topic else []
 
     @property
+    def partitions(self) -> int | None:
+        """Of the one topic there is, where that is known."""
+        return (self.there or {}).get(self._to.topic or "")
+
+    @property
     def has_key(self) -> bool:
         return self._to.key is not None
 
@@ -301,9 +308,9 @@ class Encoding:
             checks.append((F.col("key").isNull(), _failure(MISSING_FIELD, F.lit(NO_KEY))))
         if self._to.partition:
             at = F.col("partition")
-            count = (self.there or {}).get(self._to.topic)
+            count = self.partitions
             outside = at < 0 if count is None else (at < 0) | (at >= count)
-            said = F.format_string(f"its partition is %d, {has(count)}", at)
+            said = F.format_string(f"its partition is %d, {numbered(count)}", at)
             checks.append((outside, _failure(OUT_OF_RANGE, said)))
         error = F.lit(None).cast(_ERROR)
         for found, failure in reversed(checks):

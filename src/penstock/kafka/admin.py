@@ -273,7 +273,8 @@ def creates_topics(config: Config) -> bool:
             said = session.answer(found)
     except PenstockError:  # a right of its own, which a producer need not have
         return True
-    return str(said["auto.create.topics.enable"].value).lower() != "false"
+    entry = said.get("auto.create.topics.enable")
+    return entry is None or str(entry.value).lower() != "false"
 
 
 def compacted(config: Config, names: Iterable[str]) -> set[str]:

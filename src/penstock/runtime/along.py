@@ -1,7 +1,7 @@
 """Dead letters in the transaction of their input partition, where SQL lies between decode and a Kafka sink.
 
 A record that dies leaves the plan before the first step: the worker that sends never sees it. But by partition decode,
-steps and sending are one task, on one machine, so that its two workers can hand something over (`Handover`):
+steps and sending are one task, on one machine, so its two workers can share a file (`LetterFile`):
 
     1. The worker that decodes writes the letters of what dies into a file of the task, and ends it with its rows.
     2. The worker that sends gets its last row after that. It sends the letters of the file behind the rows.
@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
     from pyspark.sql import DataFrame
 
+T = TypeVar("T")
+_AT_ONCE = 1000  # records that are read again: all that a sink refuses may be too many
 _FETCHED = tuple(f"{KAFKA}_{name}" for name in (*ORIGIN, *ON_REQUEST))
 _TYPES = {
     f"{KAFKA}_partition": pa.int32(),
@@ -59,7 +61,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True)
-class Handover:
+class LetterFile:
     """A file between two workers of one task: the input partition, then letters, a list at a time. In a directory that
     Spark removes when the executor ends."""
 
@@ -70,8 +72,8 @@ class Handover:
     def writing(self) -> Iterator[Callable[[Place | list[Letter]], None]]:
         file = self._file()
         file.parent.mkdir(parents=True, exist_ok=True)
-        for other in file.parent.parent.iterdir():  # of tasks that failed before anybody took what they left
-            if other.name != file.parent.name:
+        for other in file.parent.parent.iterdir():
+            if int(other.name) < self.batch:  # of tasks that failed before anybody took what they left
                 shutil.rmtree(other, ignore_errors=True)
         with file.open("wb") as out:
             yield lambda what: pickle.dump(what, out, protocol=5)
@@ -82,11 +84,7 @@ class Handover:
                 while True:
                     yield pickle.load(found)
         except FileNotFoundError:
-            raise SinkFailed(
-                "records were decoded in another task than the one that sends them",
-                cause="a step moves rows between tasks, or keeps them",
-                next_command="set `guarantee: exactly-once-by-batch`",
-            ) from None
+            raise _elsewhere() from None
 
     def done(self) -> None:
         self._file().unlink(missing_ok=True)
@@ -101,7 +99,7 @@ class Handover:
 
 
 @dataclass(frozen=True)
-class HandOver:
+class KeepLetters:
     """In the worker that decodes: its rows as they are, and the letters of what dies into the file. Pickles."""
 
     decode: DecodeBatches
@@ -109,7 +107,7 @@ class HandOver:
     judge: Judge
     deadly: frozenset[str]
     letters: Posted
-    to: Handover
+    to: LetterFile
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         deadly, told = pa.array(list(self.deadly), pa.string()), False
@@ -126,13 +124,13 @@ class HandOver:
 
 
 @dataclass(frozen=True)
-class HandedOver:
+class KeptLetters:
     """In the worker that sends (`sink.kafka.worker.Behind`). Pickles."""
 
     config: dict[str, str]
     decode: DecodeBatches  # for records that are read again
     letters_of: Posted
-    of: Handover
+    of: LetterFile
     sink: str
     failing: Mapping[Position, Failure]  # records that a step fails on
 
@@ -141,45 +139,59 @@ class HandedOver:
         return found
 
     def letters(self, place: Place, refused: list[dict[str, Any]]) -> Iterator[list[Letter]]:
-        yield from self._died()
-        if refused:
-            refused = sorted(refused, key=lambda each: each["offset"])
-            rows = self._fetched(place, [each["offset"] for each in refused])
-            yield self.letters_of.refused(rows, self.sink, refused)
-        if failing := self._failing(place):
-            yield self.letters_of.failed(self._fetched(place, list(failing)), self.sink, failing.values())
+        yield from self._died(place)
+        for rows, why_not in self._fetched(place, {each["offset"]: each for each in refused}):
+            yield self.letters_of.refused(rows, self.sink, why_not)
+        for rows, failures in self._fetched(place, self._failing(place)):
+            yield self.letters_of.failed(rows, self.sink, failures)
         self.of.done()
 
     def count(self, place: Place, refused: list[dict[str, Any]]) -> int:
-        died = sum(map(len, self._died()))
+        died = sum(map(len, self._died(place)))
         self.of.done()
         return died + len(refused) + len(self._failing(place))
 
-    def _died(self) -> Iterator[list[Letter]]:
+    def _died(self, place: Place) -> Iterator[list[Letter]]:
         said = self.of.reading()
-        next(said, None)  # the partition
+        if next(said, place) != place:
+            raise _elsewhere()
         yield from said
 
     def _failing(self, place: Place) -> dict[int, Failure]:
-        return {at[2]: why for at, why in sorted(self.failing.items()) if at[:2] == place}
+        return {at[2]: why for at, why in self.failing.items() if at[:2] == place}
 
-    def _fetched(self, place: Place, offsets: list[int]) -> pa.RecordBatch:
-        """Records of one partition as decode gives them, in the order of their offsets."""
+    def _fetched(self, place: Place, wanted: Mapping[int, T]) -> Iterator[tuple[pa.RecordBatch, list[T]]]:
+        """Records of one partition as decode gives them, with what is known of each by its offset; many at a time."""
+        if not wanted:
+            return
         topic, partition = place
-        wanted, found = set(offsets), []
-        for message in visible(self.config, topic, 0, {partition: (offsets[0], offsets[-1] + 1)}):
-            if position(message)[1] in wanted:
-                found.append(message)
-        if len(found) != len(wanted):
+        found: dict[int, Message] = {}
+        left = len(wanted)
+        for message in visible(self.config, topic, 0, {partition: (min(wanted), max(wanted) + 1)}):
+            offset = position(message)[1]
+            if offset in wanted:
+                found[offset] = message
+            if len(found) == _AT_ONCE or (found and len(found) == left):
+                left -= len(found)
+                yield next(iter(self.decode([_raw(topic, found.values())]))), [wanted[each] for each in found]
+                found = {}
+        if left:
             raise SinkFailed(
-                f"{len(wanted) - len(found)} dead records of {topic}-{partition} are gone from Kafka",
+                f"{left} dead records of {topic}-{partition} are gone from Kafka",
                 cause="they expired, or the topic was made again, while their batch was written",
-                next_command="penstock lag FILE shows what is left; nothing of the batch was sent to that partition",
+                next_command="penstock lag FILE shows what is left; nothing more of that partition was sent",
             )
-        return next(iter(self.decode([_raw(topic, found)])))
 
 
-def _raw(topic: str, messages: list[Message]) -> pa.RecordBatch:
+def _elsewhere() -> SinkFailed:
+    return SinkFailed(
+        "records were decoded in another task than the one that sends them",
+        cause="a step moves rows between tasks, or keeps them",
+        next_command="set `guarantee: exactly-once-by-batch`",
+    )
+
+
+def _raw(topic: str, messages: Iterable[Message]) -> pa.RecordBatch:
     """What Spark's source would have handed to decode."""
     columns: dict[str, list[Any]] = {name: [] for name in (RAW_VALUE, RAW_KEY, *_FETCHED) if name != f"{KAFKA}_value"}
     for message in messages:
@@ -213,26 +225,28 @@ class Along:
     letters: Callable[[Batch], Posted]
 
     def judged(self, raw: DataFrame, batch: Batch) -> DataFrame:
-        deadly, posted, to = frozenset(self.inlet.contract.deadly), self.letters(batch), _handover(batch)
+        deadly, posted, to = frozenset(self.inlet.contract.deadly), self.letters(batch), _file_of(batch)
         return self.inlet.judged(
-            raw, seen_by=lambda decode, kept: HandOver(decode, kept, self.judge, deadly, posted, to)
+            raw, wrapped=lambda decode, kept: KeepLetters(decode, kept, self.judge, deadly, posted, to)
         )
 
     def write(self, batch: Batch, rows: DataFrame, failing: Mapping[Position, Failure], *, replay: bool) -> Written:
         decode = replace(self.inlet.decode.worker(with_raw=True), passed_on=_FETCHED)
-        behind = HandedOver(
-            self.sink.config, decode, self.letters(batch), _handover(batch), self.sink.name, dict(failing)
+        behind = KeptLetters(
+            self.sink.config, decode, self.letters(batch), _file_of(batch), self.sink.name, dict(failing)
         )
         return self.sink.write(batch, rows, replay=replay, behind=behind)
 
 
-def _handover(batch: Batch) -> Handover:
-    return Handover(batch.query, batch.id)
+def _file_of(batch: Batch) -> LetterFile:
+    return LetterFile(batch.query, batch.id)
 
 
-def along(pipeline: Pipeline, transform: Transform, inlets: list[Inlet], outlets: list[Outlet]) -> Along | str | None:
+def along(
+    pipeline: Pipeline, transform: Transform, inlets: list[Inlet], outlets: list[Outlet], *, unread: bool
+) -> Along | str | None:
     """How dead letters go along with the rows, or why they cannot; None where there is nothing to go along with. Asked
-    when sinks know what they get."""
+    when sinks know what they get. `unread`: see `settling`."""
     sinks = [outlet.sink for outlet in outlets if isinstance(outlet.sink, KafkaSink)]
     by_partition = [sink for sink in sinks if sink.mode == "exactly-once-by-partition"]
     if pipeline.dead_letters.kafka is None or not by_partition:
@@ -240,6 +254,8 @@ def along(pipeline: Pipeline, transform: Transform, inlets: list[Inlet], outlets
     if len(outlets) != 1 or len(inlets) != 1:
         return "there are several sinks or several source views"
     (inlet,), (sink,) = inlets, by_partition
+    if unread:
+        return "no row can reach the sink"
     if pipeline.dead_letters.budget:
         return "with a budget they are counted before anything is sent"
     if transform.buries:

@@ -11,7 +11,8 @@ One batch is `Assembly.process`. Its steps, and why a crash between any two of t
 
 Steps 1 and 2 go through the engine, or, where no SQL lies between, in one pass through the workers (`one_pass`).
 Kafka is read once per batch: the counts of step 4 are taken while the sink writes. Only a batch that has dead letters
-is read a second time, to fetch their bytes; and one that a step fails on, to find the records it fails on (`culprits`).
+is read a second time, to fetch their bytes, unless they go along with the rows (`along`); and one that a step fails on,
+to find the records it fails on (`culprits`).
 """
 
 from __future__ import annotations
@@ -194,13 +195,12 @@ class Assembly:
         # 1. decode and judge
         if self.over is None:
             self.over = settling.over(self.transform, self.inlets, self.outlets, raw)
-            self.unread = settling.unread(self.transform, self.inlets, self.outlets, raw)
         over = self.over
         several = len(self.inlets) > 1 or len(self.outlets) > 1 or None in over.values()
         # With a budget rows are counted, and only then written; what steps bury is looked for before they are.
         shared = several or self.unread or self.budget is not None or bool(self.transform.buries)
-        # Rows that are kept are decoded in other tasks than those that send.
-        posting = self.along if isinstance(self.along, Along) and not shared else None
+        posting = self.along if isinstance(self.along, Along) else None
+        assert not (posting and shared)  # rows that are kept are decoded in other tasks than those that send
         judged = {i.view: posting.judged(raw, batch) if posting else i.judged(raw) for i in self.inlets}
         tallies = {i.view: Tally(i.contract, judged[i.view], shared=shared, locate=locate) for i in self.inlets}
         sources = {inlet.view: passed(tallies[inlet.view].rows) for inlet in self.inlets}
@@ -304,9 +304,11 @@ class Assembly:
             return
         first = next(iter(told.values()), None)
         self.way = shortcut(self.pipeline, self.inlets, self.outlets, first) if first else None
-        longer = first is not None and not isinstance(self.way, Shortcut)
-        parts = (self.pipeline, self.transform, self.inlets, self.outlets)
-        self.along = along(*parts) if longer and self.in_kafka else None
+        self.along = None
+        if first is not None and not isinstance(self.way, Shortcut):
+            self.unread = settling.unread(spark, self.transform, self.inlets, self.outlets)
+            if self.in_kafka:
+                self.along = along(self.pipeline, self.transform, self.inlets, self.outlets, unread=self.unread)
 
     def _into(self, sink: Sink, batch: Batch, rows: DataFrame, write: Write) -> tuple[Written, int | None]:
         """What the sink says became of the rows, and the fingerprint of those it holds."""

@@ -28,7 +28,8 @@ def unbalanced(batch: int, what: str) -> BatchUnbalanced:
     return BatchUnbalanced(
         f"batch {batch} does not add up: {what}",
         cause="a rule or a step gives another result each time (rand(), current_timestamp()); or the batch was written "
-        "before a crash, and since then the spec changed or records expired; or this is a defect",
+        "before a crash, and since then the spec changed, records expired, or topics that records choose were made or "
+        "deleted; or this is a defect",
         next_command="bring the spec back to what it was; or let what was written before a crash count: "
         f"penstock run FILE --accept {BatchUnbalanced.code}",
     )

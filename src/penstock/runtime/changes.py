@@ -167,7 +167,7 @@ def _by_name(rules: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 def _of_steps(before: Remembered, now: Remembered, stream: list[str] | None) -> Iterator[Change]:
-    """`stream`: views of the steps up to the last that keeps state; None where there is no state, then and now."""
+    """`stream`: views whose rows get into state; None where there is no state, then and now."""
     for view in [*before.steps, *(view for view in now.steps if view not in before.steps)]:
         if before.steps.get(view) != now.steps.get(view):
             done = "removed" if view not in now.steps else "added" if view not in before.steps else "changed"

@@ -8,7 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from penstock import record
-from penstock.decode.stage import Decode, SeenBy
+from penstock.decode.stage import Decode, Wrap
 from penstock.record import Failure
 from penstock.route import dead_letter
 from penstock.runtime.tally import Counted
@@ -36,10 +36,10 @@ class Inlet:
     contract: Contract
     alone: bool  # the only view: no need to look at each record's topic
 
-    def judged(self, raw: DataFrame, *, with_raw: bool = False, seen_by: SeenBy | None = None) -> DataFrame:
+    def judged(self, raw: DataFrame, *, with_raw: bool = False, wrapped: Wrap | None = None) -> DataFrame:
         topic = self.decode.topic
         mine = raw if self.alone or topic is None else raw.where(raw["topic"] == topic)
-        return self.contract.judged(self.decode.rows(mine, with_raw=with_raw, seen_by=seen_by))
+        return self.contract.judged(self.decode.rows(mine, with_raw=with_raw, wrapped=wrapped))
 
     def dead_rows(self, raw: DataFrame, counted: Counted) -> DataFrame:
         """The dead records with their bytes and reasons. Where they are few, no other record is decoded again."""

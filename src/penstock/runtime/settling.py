@@ -73,10 +73,10 @@ def over(
     }
 
 
-def unread(transform: Transform, inlets: Collection[Inlet], outlets: Collection[Outlet], raw: DataFrame) -> bool:
+def unread(spark: SparkSession, transform: Transform, inlets: Collection[Inlet], outlets: Collection[Outlet]) -> bool:
     """Whether the engine sees that no row can reach a sink (`where: "1 = 0"`). It would then not read the records, and
     nobody could count them on their way there."""
-    made = transform.views(source_views(inlets, raw))
+    made = transform.views(source_views(inlets, spark.createDataFrame([], RAW)))
     plans = (outlet.rows(made)._jdf.queryExecution().optimizedPlan() for outlet in outlets)
     return any(plan.nodeName() == "LocalRelation" for plan in plans)
 

@@ -65,7 +65,7 @@ class DeltaUpsertSink(OfDelta):
 
     def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
         held = self.held(batch) if replay else None
-        rows, refused = told_from_null(self.name, rows, self.partition_by)
+        rows, refused = told_from_null(self.name, rows, self.partition_by, self.key)
         try:
             with latest(self.name, rows, self.key, self.order_by, self._narrowing) as found:
                 if held is None:

@@ -93,11 +93,10 @@ def latest(
         if found["no_key"] and not origin:
             raise SinkFailed(
                 f"sink '{sink}' got {found['no_key']} rows whose key is null",
-                cause=f"one of {', '.join(key)} is null, and the rows do not say which records they were made of",
-                next_command="leave such rows out: "
-                + " and ".join(f"{name} is not null" for name in key)
-                + f" as `where` of sink '{sink}', or as rules of the contract (`not_null`), whose records become dead "
-                f"letters; so do these where the view keeps '{KAFKA}'",
+                cause=f"one of {', '.join(key)} is null, and the rows do not say which records they were made of "
+                f"(no '{KAFKA}'), so that these could become dead letters",
+                next_command=f"leave such rows out by `where` of sink '{sink}': "
+                + " and ".join(f"{quoted(name)} is not null" for name in key),
             )
         why = Failure(MISSING_FIELD, f"sink '{sink}' upserts by {', '.join(key)}, which is null")
         rejected = tuple(Rejected(r["topic"], r["partition"], r["offset"], why) for r in found["at"]) if origin else ()

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from penstock.record import KAFKA, OUT_OF_RANGE, PLACE, Failure
+from penstock.errors import SinkFailed
+from penstock.record import DELETED, KAFKA, OUT_OF_RANGE, PLACE, Failure
 from penstock.sink.columns import says_origin
 from penstock.sink.contract import Rejected
+from penstock.sink.engine import engine_errors
 from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
@@ -24,9 +26,10 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"  # what a directory is called whose value i
 
 
 def told_from_null(
-    sink: str, rows: DataFrame, partition_by: Sequence[str]
+    sink: str, rows: DataFrame, partition_by: Sequence[str], key: Sequence[str] = ()
 ) -> tuple[DataFrame, Callable[[], tuple[Rejected, ...]]]:
-    """The rows that can be written, and those that cannot, which can be asked for when the former have been read."""
+    """The rows that can be written, and those that cannot, which can be asked for when the former have been read.
+    `key`, of an upsert: a row that deletes stores nothing but that."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
     from pyspark.sql.types import BinaryType, StringType
@@ -35,22 +38,27 @@ def told_from_null(
     if not columns:
         return rows, tuple
     wrong = [F.coalesce(F.col(quoted(name)).cast("string").isin("", _NULL), F.lit(False)) for name in columns]
+    if key and DELETED in rows.columns:
+        kept = ~F.coalesce(F.col(DELETED), F.lit(False))
+        wrong = [each if name in key else each & kept for name, each in zip(columns, wrong, strict=True)]
     bad = reduce(lambda a, b: a | b, wrong)
     why = f"sink '{sink}' is partitioned by %s, where an empty text and '{_NULL}' would become null"
     if not says_origin(rows.schema):
         said = f"{why % ', '.join(columns)}, and the row does not say which record it was made of: keep {KAFKA}"
         return rows.where(F.when(bad, F.raise_error(F.lit(said)).cast("boolean")).otherwise(True)), tuple
-    first = F.lit(columns[0])
-    for name, condition in zip(reversed(columns), reversed(wrong), strict=True):
-        first = F.when(condition, F.lit(name)).otherwise(first)
+    first = F.coalesce(*(F.when(condition, F.lit(name)) for name, condition in zip(columns, wrong, strict=True)))
     at = F.struct(*(F.col(KAFKA)[name].alias(name) for name in PLACE), first.alias("column"))
     found = Observation()
     seen = rows.observe(found, F.collect_list(F.when(bad, at)).alias("at"))
 
     def refused() -> tuple[Rejected, ...]:
+        try:
+            those = found.get["at"]
+        except engine_errors():  # Spark has found that no row can be left, and has not read them
+            raise SinkFailed(why % ", ".join(columns), next_command="look at how the view makes it") from None
         return tuple(
             Rejected(row["topic"], row["partition"], row["offset"], Failure(OUT_OF_RANGE, why % row["column"]))
-            for row in found.get["at"]
+            for row in those
         )
 
     return seen.where(~bad), refused

@@ -55,13 +55,29 @@ def views_in(rows: DataFrame) -> set[str]:
 
 
 def columns_behind(rows: DataFrame, condition: str, source: DataFrame) -> set[str]:
-    """The columns of `source` that a condition over `rows`, a view made of it, is about, as far as the engine can
-    follow them: through projections and filters."""
-    asked = rows.selectExpr(f"({condition}) as asked")._jdf.queryExecution().optimizedPlan()
-    there = source._jdf.queryExecution().analyzed().output()
-    names = {there.apply(i).exprId(): there.apply(i).name() for i in range(there.size())}
-    read = asked.references().toSeq()
-    return {names[each] for i in range(read.size()) if (each := read.apply(i).exprId()) in names}
+    """The columns of `source` that a condition over `rows`, a view made of it, is about; by the names that the plan
+    between them gives to what it computes."""
+    asked = rows.selectExpr(f"({condition}) as asked")._jdf.queryExecution().analyzed()
+    names = {each.exprId(): each.name() for each in _each(source._jdf.queryExecution().analyzed().output())}
+    made_of: dict[Any, list[Any]] = {}
+    nodes = [asked]
+    while nodes:
+        node = nodes.pop()
+        nodes += _each(node.children())
+        for named in _each(node.expressions()):
+            if named.nodeName() == "Alias":
+                made_of[named.exprId()] = [each.exprId() for each in _each(named.references().toSeq())]
+    found, left = set(), [each.exprId() for each in _each(asked.output())]
+    while left:
+        at = left.pop()
+        found |= {names[at]} if at in names else set()
+        left += made_of.pop(at, [])
+    return found
+
+
+def _each(seq: Any) -> list[Any]:
+    """The elements of a sequence of Scala's."""
+    return [seq.apply(i) for i in range(seq.size())]
 
 
 def _between(rows: DataFrame, source: DataFrame) -> list[str] | None:

@@ -21,7 +21,7 @@ from penstock.checkpoint.ledger import Entry, SinkCount, ViewCount
 from penstock.decode import catalyst
 from penstock.decode.stage import EXPRESSION
 from penstock.decode.variant import ERROR_TYPE
-from penstock.encode.stage import NO_KEY, OVERHEAD, OVERHEAD_OF_HEADER, has
+from penstock.encode.stage import NO_KEY, OVERHEAD, OVERHEAD_OF_HEADER, numbered
 from penstock.record import KAFKA, OUTGOING
 from penstock.route import as_columns
 from penstock.route.kafka_topic import DeadLetterTopics
@@ -160,9 +160,9 @@ def _refused(row: Column, to: Encoding) -> Column:
     if to.keyed:
         refused = refused.when(row["key"].isNull(), failure(record.MISSING_FIELD, F.lit(NO_KEY)))
     if to.has_partition:
-        at, count = row["partition"], (to.there or {}).get(next(iter(to.topics), ""))
+        at, count = row["partition"], to.partitions
         outside = at < 0 if count is None else (at < 0) | (at >= count)
-        said = F.concat(F.lit("its partition is "), at.cast("string"), F.lit(f", {has(count)}"))
+        said = F.concat(F.lit("its partition is "), at.cast("string"), F.lit(f", {numbered(count)}"))
         refused = refused.when(outside, failure(record.OUT_OF_RANGE, said))
     if to.largest is None:
         return refused

@@ -70,6 +70,10 @@ class Encoding(Protocol):
     def topics(self) -> list[str]:
         """Those that can be named beforehand."""
 
+    @property
+    def partitions(self) -> int | None:
+        """Of the one topic there is, where that is known."""
+
 
 class Picked(Protocol):
     def __call__(self, batch: pa.RecordBatch, origins: Any) -> pa.RecordBatch:

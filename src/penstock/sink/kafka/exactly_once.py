@@ -13,6 +13,7 @@ transaction, reads its mark, and sends only what lies above it.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -59,6 +60,7 @@ class KafkaSink:
     why: str = ""  # not the other mode
     _known: Known = field(default_factory=Known, repr=False)
     _begun: int | None = field(default=None, repr=False)  # the last batch that this run tried
+    _posts: bool = field(default=False, repr=False)  # dead letters are part of its transactions
 
     @property
     def guarantee(self) -> str:
@@ -88,7 +90,7 @@ class KafkaSink:
 
     def write(self, batch: Batch, rows: DataFrame, *, replay: bool, behind: Behind | None = None) -> Written:
         """`behind`, by partition: the dead letters go into the transactions of the rows."""
-        self.begin(batch, replay=replay)
+        self.begin(batch, replay=replay, posts=behind is not None)
         crash = failpoint.crash(batch.id, rows)
         encoded = self.encoding.rows(rows)
         if self.mode == "exactly-once-by-partition":
@@ -105,22 +107,20 @@ class KafkaSink:
         picked = self.encoding.picked(struct)
         return picked if isinstance(picked, str) else OnePassKafka(self, picked, letters)
 
-    def begin(self, batch: Batch, *, replay: bool) -> None:
+    def begin(self, batch: Batch, *, replay: bool, posts: bool) -> None:
+        """`posts`: dead letters will be part of the transactions."""
+        self._posts = posts
         if replay:
             self._check_marks(batch)
-        look_where_records_go(self.config, self.encoding)
+            self._check_same_way(batch)
+        if self._begun != batch.id:  # what is tried again must come to the same
+            look_where_records_go(self.config, self.encoding)
         self._begun = batch.id
 
     def ended(self, batch: Batch, found: Iterable[Mapping[str, Any]], *, posts: bool = False) -> Written:
         """After the tasks of a batch: marks for those that had nothing to send, and what became of all rows. `posts`:
         they also sent the dead letters."""
         found = list(found)
-        if not posts and any(row["letters"] for row in found):
-            raise TableDiffers(
-                f"sink '{self.name}' has sent dead letters of batch {batch.id} together with its records",
-                cause="the spec was changed in the middle of that batch: now they would be sent apart, a second time",
-                next_command="bring the spec back to what it was until the batch is done",
-            )
         if self.mode == "exactly-once-by-partition":
             works = self.works(batch, None)
             for place in sorted(works.keys() - {(row["topic"], row["partition"]) for row in found}):
@@ -199,6 +199,7 @@ class KafkaSink:
             batch=batch.id,
             open_for=self.open_for,
             largest=self.encoding.largest,
+            along=self._posts,
             **limits,
         )
 
@@ -234,6 +235,24 @@ class KafkaSink:
                 )
             if most is not None:
                 self._require_not_ahead(found[place], most)
+
+    def _check_same_way(self, batch: Batch) -> None:
+        """A batch that was begun must be ended in the same way, or letters would be there twice or not at all."""
+        if self._begun != batch.id and self._known.planned in (None, self._known.written):
+            return  # nothing is under way
+        if self._known.written is None:  # else it was done by `_check_marks`
+            self._end_open(batch)
+        for mark in transaction.marks(self.config, self._group(batch), self._places(batch)).values():
+            said = json.loads(mark.said) if mark.said else {}
+            if said.get("batch") == batch.id and said.get("along", bool(said.get("letters"))) != self._posts:
+                ways = ("apart from", "together with")
+                raise TableDiffers(
+                    f"sink '{self.name}' has begun batch {batch.id} with dead letters "
+                    f"{ways[not self._posts]} its records",
+                    cause="the spec was changed in the middle of that batch: now they would be sent "
+                    f"{ways[self._posts]} them",
+                    next_command="bring the spec back to what it was until the batch is done",
+                )
 
     def _check_ahead(self, batch: Batch) -> None:
         """By batch, where nothing is under way, an older checkpoint is seen before the view is. (With a batch under way

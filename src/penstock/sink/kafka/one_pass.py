@@ -98,7 +98,7 @@ class OnePassKafka:
         return False  # whoever sends commits, before `end`
 
     def begin(self, batch: Batch, rows: DataFrame, *, replay: bool) -> SendJudged | HandOnJudged:
-        self.sink.begin(batch, replay=replay)
+        self.sink.begin(batch, replay=replay, posts=bool(self.posts))
         crash = failpoint.crash(batch.id, rows)
         encode, letters = self.sink.encoding.encode_picked, self.letters(batch) if self.letters else None
         pack = PackJudged(encode, self.picked, letters, self.name)

@@ -72,6 +72,7 @@ class Work:
     largest: int | None  # bytes that the topic takes at once, where that is known
     crash: failpoint.Crash | None = None
     covers: str = ""  # which offsets, where the mark is but a number; nothing: it is an offset itself
+    along: bool = False  # dead letters are part of the transaction
 
     @property
     def watched(self) -> dict[str, str]:
@@ -210,8 +211,8 @@ class Sending:
                     "the spec back to what it was until the batch is done",
                 )
             return int(self.said["rows"]), int(self.said.get("letters", 0))
-        said = json.dumps({"batch": work.batch, "rows": rows, "letters": letters, "covers": work.covers})
-        self.owner.mark({place: Mark(work.end, said) for place in work.places})
+        said = {"batch": work.batch, "rows": rows, "letters": letters, "covers": work.covers, "along": work.along}
+        self.owner.mark({place: Mark(work.end, json.dumps(said)) for place in work.places})
         self._reach("after-offsets")
         if work.crash is not None:
             work.crash.watch(self.owner.producer, connection.LOG)
