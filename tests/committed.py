@@ -6,7 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 _QUIET_S = 2
 
@@ -26,6 +27,19 @@ class Seen:
         assert said is not None
         topic, partition, offset = said.decode().rsplit("/", 2)
         return topic, int(partition), int(offset)
+
+
+def hidden(bootstrap: str, *topics: str) -> bool:
+    """Whether some transaction in these topics has not ended. Kafka shows a partition up to the first record of the
+    oldest one that is open, so that records which were committed behind it are not seen yet either."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    there = admin.list_topics(timeout=10).topics
+    asked = {TopicPartition(t, p): OffsetSpec.latest() for t in topics for p in there[t].partitions}
+    ends = []
+    for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
+        found = admin.list_offsets(asked, isolation_level=level)
+        ends.append({(place.topic, place.partition): each.result(10).offset for place, each in found.items()})
+    return ends[0] != ends[1]
 
 
 def committed(
