@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
@@ -77,8 +79,12 @@ def download(
     ]
     reasons: dict[tuple[str, str, str], str] = {}
     unreachable = None
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    process: subprocess.Popen[str] | None = None
     try:
+        with _signals_wait():
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            )
         assert process.stdout is not None
         for line in process.stdout:
             if done := _SUCCESSFUL.search(line):
@@ -91,14 +97,24 @@ def download(
         process.wait()
     finally:
         # Ctrl-C or SIGTERM turned into an exception: no download goes on behind the caller's back.
-        if process.poll() is None:
+        if process is not None and process.poll() is None:
             process.kill()
             process.wait()
-        if process.stdout:
+        if process is not None and process.stdout:
             process.stdout.close()
     if unreachable:
         reasons = {key: f"{why} (repository unreachable: {unreachable})" for key, why in reasons.items()}
     return reasons
+
+
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """A signal that became an exception while a process is started would leave it running, known to nobody."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def ivy_jar() -> Path:
