@@ -77,7 +77,8 @@ class EncodeRecords:
         topics = columns["topic"]
         if not pc.all(_named(pc.unique(topics)), min_count=0).as_py():  # mostly there is one
             for i in pc.indices_nonzero(pc.invert(_named(topics))).to_pylist():
-                failures.setdefault(i, Failure(WRONG_TYPE, f"{topics[i].as_py()!r} is no name of a topic"))
+                name = "null" if (found := topics[i].as_py()) is None else repr(found)
+                failures.setdefault(i, Failure(WRONG_TYPE, f"{name} is no name of a topic"))
         for i, why in self._nowhere(topics, columns["partition"]):
             failures.setdefault(i, Failure(OUT_OF_RANGE, why))
         errors: list[dict[str, str] | None] = [None] * batch.num_rows
