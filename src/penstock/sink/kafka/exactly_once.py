@@ -100,7 +100,7 @@ class KafkaSink:
             # The records are made by all cores at once, and then sent by one.
             encoded = encoded.mapInArrow(PackBatch(self.encoding.encode), PACKET).repartition(1)
         found = [row.asDict(recursive=True) for row in encoded.mapInArrow(send, RESULT).collect()]
-        return self.ended(batch, found, posts=behind is not None)
+        return self.ended(batch, found)
 
     def one_pass(self, struct: Struct, letters: Callable[[Batch], Letters] | None) -> OnePassKafka | str:
         """This sink's part of a batch that never goes back to the engine, or why it cannot have one."""
@@ -117,9 +117,9 @@ class KafkaSink:
             look_where_records_go(self.config, self.encoding)
         self._begun = batch.id
 
-    def ended(self, batch: Batch, found: Iterable[Mapping[str, Any]], *, posts: bool = False) -> Written:
-        """After the tasks of a batch: marks for those that had nothing to send, and what became of all rows. `posts`:
-        they also sent the dead letters."""
+    def ended(self, batch: Batch, found: Iterable[Mapping[str, Any]]) -> Written:
+        """After the tasks of a batch that was begun: marks for those that had nothing to send, and what became of all
+        rows."""
         found = list(found)
         if self.mode == "exactly-once-by-partition":
             works = self.works(batch, None)
@@ -129,7 +129,7 @@ class KafkaSink:
         return Written(
             sum(row["rows"] for row in found),
             rejected=rejected(self.name, (tuple(each.values()) for row in found for each in row["rejected"])),
-            letters=sum(row["letters"] for row in found) if posts else None,
+            letters=sum(row["letters"] for row in found) if self._posts else None,
         )
 
     def works(self, batch: Batch, crash: failpoint.Crash | None) -> dict[Place, Work]:

@@ -107,7 +107,7 @@ class OnePassKafka:
         return HandOnJudged(pack, SendPackets(self.sink.batch_work(batch, crash)))
 
     def end(self, batch: Batch, outcomes: list[dict[str, Any]], _handed: int) -> Written:
-        return self.sink.ended(batch, outcomes, posts=bool(self.posts))
+        return self.sink.ended(batch, outcomes)
 
     def discard(self, _outcomes: list[dict[str, Any]]) -> None:
         """What workers have committed stays."""
