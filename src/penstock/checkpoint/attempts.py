@@ -7,7 +7,8 @@ A batch that needs more memory than there is takes its driver down, and Spark ru
     3. A run that ends by itself, well or with an error, notes that its batch did not kill it.
     4. A start that finds a planned batch without such a note knows that a driver died. After the second it stops.
 
-Batches that were never run before cost nothing: a first death is known by what is missing.
+Batches that were never run before cost nothing: a first death is known by what is missing. A batch that is in the
+ledger is complete, and counts no deaths: it lacks only Spark's commit.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from contextlib import suppress
 
 from penstock.checkpoint.files import put
 from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import BatchTooLarge, PenstockError
 
@@ -30,7 +32,8 @@ class Attempts:
 
     def __init__(self, home: Home) -> None:
         self._log, self._file = SparkLog(home.spark), home.path / "attempts.json"
-        self.batch = self._log.pending()
+        self._ledger = Ledger(home.ledger)
+        self.batch = self._unfinished()
         self.deaths = self._counted()  # of drivers whose batch it was
 
     def check(self, accepted: frozenset[str]) -> None:
@@ -70,7 +73,7 @@ class Attempts:
             self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
-        batch = self._log.pending()
+        batch = self._unfinished()
         if batch is None:
             self._file.unlink(missing_ok=True)
             return
@@ -82,6 +85,12 @@ class Attempts:
         self.deaths = 0
         if self.batch is not None:
             self._note(self.batch, 0, running=False)
+
+    def _unfinished(self) -> int | None:
+        """The pending batch, unless the ledger has it."""
+        batch = self._log.pending()
+        last = None if batch is None else self._ledger.last()
+        return None if last is not None and batch is not None and last.batch >= batch else batch
 
     def _counted(self) -> int:
         if self.batch is None:

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.checkpoints import entry
 
 from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Ledger
 from penstock.errors import BatchTooLarge, EngineFailed, RuleStopped
 
 NONE: frozenset[str] = frozenset()
@@ -113,3 +115,23 @@ def test_accepted_it_begins_anew(home: Home) -> None:
 def test_note_that_was_cut_off_counts_as_none(home: Home) -> None:
     (home.path / "attempts.json").write_text('{"batch": 3, "dea')
     Attempts(home).check(NONE)
+
+
+def test_batch_that_is_in_the_ledger_counts_no_deaths(home: Home) -> None:
+    run = Attempts(home)
+    run.begin(3)  # and dies; the second time between its ledger entry and Spark's commit
+    home.ledger.mkdir()
+    Ledger(home.ledger).append(entry(3))
+    for _ in range(3):
+        again = Attempts(home)
+        assert (again.batch, again.deaths) == (None, 0)
+        again.check(NONE)
+        again.begin(3)  # and dies
+
+
+def test_lack_of_memory_after_the_ledger_entry_is_no_death_of_the_next_batch(home: Home) -> None:
+    run = Attempts(home)
+    home.ledger.mkdir()
+    Ledger(home.ledger).append(entry(3))
+    run.ended(EngineFailed("the engine failed", cause="java.lang.OutOfMemoryError: Java heap space"))
+    assert not (home.path / "attempts.json").exists()

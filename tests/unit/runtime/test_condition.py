@@ -11,14 +11,15 @@ from tests.checkpoints import checkpoint, entry, plan_batch
 
 from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.home import Home
-from penstock.checkpoint.ledger import Entry
+from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import SparkLog
-from penstock.errors import DeadLetterBudget, OffsetsWentBack, SinkFailed, TopicMissing, TopicRecreated
+from penstock.errors import BadArgument, DeadLetterBudget, OffsetsWentBack, SinkFailed, TopicMissing, TopicRecreated
 from penstock.kafka.topics import Partition, Topic
 from penstock.observe.events import EventLog
 from penstock.observe.lag import measured
 from penstock.record import OffsetRange
 from penstock.runtime import condition
+from penstock.runtime.by_hand.split import split
 from penstock.runtime.doctor import began, ran, since_seek
 from penstock.runtime.lag import waiting
 from penstock.runtime.onlookers import Recorder
@@ -111,6 +112,19 @@ def test_deaths_of_drivers_count_until_the_batch_is_split(home: Home) -> None:
     split = stuck(home)
     assert split is not None
     assert split.too_large is None
+
+
+def test_batch_that_is_in_the_ledger_is_never_too_large(home: Home, pipeline: Pipeline) -> None:
+    plan_batch(home, 4)
+    Attempts(home).begin(4)  # and dies; the second time between its ledger entry and Spark's commit
+    Ledger(home.ledger).append(entry(4))
+    found = stuck(home)
+    assert found is not None
+    assert (found.deaths, found.too_large) == (0, None)
+    with pytest.raises(BadArgument) as nothing:
+        split(pipeline.model_copy(update={"checkpoint": str(home.path)}))
+    assert nothing.value.cause == "batch 4 is in the ledger: it lacks only Spark's commit, which the next run adds"
+    Attempts(home).check(frozenset())  # so the run that `split` advises does start
 
 
 def test_refused_starts_are_no_failures_of_the_batch(home: Home) -> None:

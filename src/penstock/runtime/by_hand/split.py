@@ -19,8 +19,6 @@ from pathlib import Path
 
 from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.files import put
-from penstock.checkpoint.home import Home
-from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import BEFORE_SPLIT, SparkLog, with_positions
 from penstock.errors import BadArgument, BatchTooLarge, CheckpointForeign
 from penstock.record import Batch, OffsetRange, ends_of
@@ -46,7 +44,7 @@ def split(pipeline: Pipeline, most: int | None = None) -> Split:
     with home.held():
         guard.check(home, pipeline.name, frozenset())
         log, attempts = SparkLog(home.spark), Attempts(home)
-        batch = _batch(home, pipeline, log, attempts.batch)
+        batch = _batch(pipeline, log, attempts.batch)
         _require_untouched(pipeline, batch)
         whole = sum(map(len, batch.ranges))
         ranges = _shortened(batch.ranges, most or whole // 2)
@@ -64,13 +62,17 @@ def split(pipeline: Pipeline, most: int | None = None) -> Split:
     return Split(batch.id, whole, size, ranges, kept)
 
 
-def _batch(home: Home, pipeline: Pipeline, log: SparkLog, pending: int | None) -> Batch:
+def _batch(pipeline: Pipeline, log: SparkLog, unfinished: int | None) -> Batch:
     """Step 1."""
-    last = Ledger(home.ledger).last()
-    if pending is None or (last is not None and last.batch >= pending):
-        why = "no batch is planned that is not finished" if pending is None else f"batch {pending} is in the ledger"
-        raise BadArgument("there is nothing to split", cause=why, next_command="penstock run FILE")
-    return Batch(pipeline.name, log.query_id() or "", pending, tuple(log.ranges(pending)))
+    if unfinished is None:
+        pending = log.pending()
+        why = f"batch {pending} is in the ledger: it lacks only Spark's commit, which the next run adds"
+        raise BadArgument(
+            "there is nothing to split",
+            cause="no batch is planned that is not finished" if pending is None else why,
+            next_command="penstock run FILE",
+        )
+    return Batch(pipeline.name, log.query_id() or "", unfinished, tuple(log.ranges(unfinished)))
 
 
 def _require_untouched(pipeline: Pipeline, batch: Batch) -> None:
