@@ -25,6 +25,7 @@
     ├── Stopped                    exit 4   the pipeline refuses to go on: a fact it needs is missing
     │   ├── AlreadyRunning         already-running
     │   ├── LedgerMissing          ledger-missing
+    │   ├── LedgerDamaged          ledger-damaged         (lines of it are not as they were written)
     │   ├── CheckpointMissing      checkpoint-missing
     │   ├── CheckpointForeign      checkpoint-foreign
     │   ├── TableOfAnotherQuery    table-of-another-query
@@ -228,6 +229,10 @@ class AlreadyRunning(Stopped):
 
 class LedgerMissing(Stopped):
     code = "ledger-missing"
+
+
+class LedgerDamaged(Stopped):
+    code = "ledger-damaged"
 
 
 class CheckpointMissing(Stopped):

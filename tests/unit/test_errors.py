@@ -50,6 +50,7 @@ RELEASED = {
     4: {
         "already-running",
         "ledger-missing",
+        "ledger-damaged",
         "checkpoint-missing",
         "checkpoint-foreign",
         "table-of-another-query",

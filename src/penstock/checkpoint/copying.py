@@ -57,7 +57,9 @@ def _copy_query(home: Home, into: Home, *, own: bool) -> bool:
     most = max(commits, default=-1) + 1
     into.ledger.mkdir(parents=True)
     for file in sorted(home.ledger.glob("*.jsonl")):
-        lines = [line for line in file.read_bytes().split(b"\n")[:-1] if _batch_of(line, most)]
+        lines = file.read_bytes().split(b"\n")[:-1]
+        while lines and not _batch_of(lines[-1], most):  # between others what a crash cut off stays: the hashes know it
+            lines.pop()
         if lines:
             (into.ledger / file.name).write_bytes(b"\n".join(lines) + b"\n")
     for rest in ("metadata", "sources", "state", "chosen"):

@@ -13,15 +13,15 @@ ledger that a crash cut off (its batch is written again).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from penstock.checkpoint.audit import HOLES, audit
 from penstock.checkpoint.files import put, wrong_with
 from penstock.checkpoint.home import Home
-from penstock.checkpoint.ledger import BATCHES_PER_FILE, Entry, Ledger
+from penstock.checkpoint.ledger import Entry, Ledger, entries_in, file_of
 from penstock.checkpoint.log import BEFORE_SPLIT, Positions, as_json, positions_in, with_positions
-from penstock.errors import LedgerMissing
 from penstock.record import ends_of
 
 _COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'  # what Spark writes for a query without event time
@@ -139,24 +139,49 @@ class _Search:
         return next((file.read_text() for file in files if _unreadable(file, parse) is None), None)
 
     def _ledger(self) -> Iterator[Damage]:
-        have = sorted(self.entries)
+        files = dict(Ledger(self.home.ledger).files())
+        wrong = self._wrong_with(files)
+        better = {**files, **{name: self._with_backup(name, files.get(name, b"")) for name in wrong}}
+        still = self._wrong_with(better) if better != files else wrong
+        for name, said in sorted(wrong.items()):
+            what, file = "; ".join(said), str((self.home.ledger / name).relative_to(self.home.path))
+            if name in still:
+                yield Damage(file, what, None)
+            elif better[name] != files.get(name):  # else the cause is in another file, which is named
+                yield Damage(file, what, "a backup", better[name])
+
+    def _wrong_with(self, files: Mapping[str, bytes]) -> dict[str, list[str]]:
+        """What is wrong with each file of a ledger that has these. What the operator accepted is not."""
+        wrong: dict[str, list[str]] = {}
+        entries = [entry for name, content in files.items() for entry in entries_in(name, content.split(b"\n"))]
+        have = {entry.batch for entry in entries}
         end = max([*self.commits, *have], default=-1)
-        accepted = [b for b in have if LedgerMissing.code in self.entries[b].accepted]
-        before = max((b for b in accepted), default=0)  # the operator knows that there is nothing older
-        missing = [batch for batch in range(before, end + 1) if batch not in self.entries]
-        spare = Ledger(self.backup.ledger).entries() if missing and self.backup else ()
-        copies = {entry.batch: entry for entry in spare if entry.batch in missing}
-        for number in sorted({batch // BATCHES_PER_FILE for batch in missing}):
-            here = [batch for batch in missing if batch // BATCHES_PER_FILE == number]
+        before = max((entry.batch for entry in entries if HOLES & set(entry.accepted)), default=0)
+        missing: dict[str, list[int]] = {}
+        for batch in range(before, end + 1):
+            if batch not in have:
+                missing.setdefault(file_of(batch), []).append(batch)
+        for name, here in missing.items():
             names = ", ".join(map(str, here[:_NAMED])) + (f" and {len(here) - _NAMED} more" * (len(here) > _NAMED))
-            file = self.home.ledger / f"{number:09d}.jsonl"
-            whole = None
-            if all(batch in copies for batch in here):
-                old = file.read_bytes() if file.is_file() else b""
-                old += b"\n" * (bool(old) and not old.endswith(b"\n"))
-                whole = old + b"".join(copies[batch].as_line().encode() for batch in here)
-            what = f"has no entry of batch{'es' * (len(here) > 1)} {names}"
-            yield Damage(str(file.relative_to(self.home.path)), what, "a backup" if whole else None, whole)
+            wrong.setdefault(name, []).append(f"has no entry of batch{'es' * (len(here) > 1)} {names}")
+        for fault in audit(files.items(), _query(self.home.spark / "metadata")).at_start:
+            if fault.kind != "ledger-gap":
+                wrong.setdefault(fault.file, []).append(str(fault))
+        return wrong
+
+    def _with_backup(self, name: str, content: bytes) -> bytes:
+        """A file of the ledger: the lines that the backup has, and behind them those that were written since."""
+        file = self.backup.ledger / name if self.backup else None
+        if file is None or not file.is_file():
+            return content
+        copies = [line for line in file.read_bytes().split(b"\n") if line]
+        newest = max((entry.batch for entry in entries_in(name, copies)), default=-1)
+        since = [
+            line
+            for line in content.split(b"\n")
+            if line not in copies and any(entry.batch >= newest for entry in entries_in(name, [line]))
+        ]
+        return b"".join(line + b"\n" for line in [*copies, *since])
 
     def _damage(self, file: Path, what: str, from_ledger: str | None, says: Positions | None = None) -> Damage:
         """`says`: the positions in it by the ledger; a copy with others is of before a split."""

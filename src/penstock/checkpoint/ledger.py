@@ -4,19 +4,21 @@ An entry is appended and synced after the sinks and the dead letters were writte
 (invariant 3). A crash in between makes Spark run the batch again; its entry is then appended again and the last one
 counts. A line that a crash cut off is no entry: its batch was not committed, so it will be written again.
 
-Files hold a thousand batches each, one JSON document per line: `ledger/000000000.jsonl`.
+Files hold a thousand batches each, one JSON document per line: `ledger/000000000.jsonl`. Each line is tied to the one
+before it (`checkpoint.chain`), also over files; what is wrong with them `checkpoint.audit` finds.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from penstock.checkpoint import chain
 from penstock.checkpoint.files import sync_directory
 from penstock.errors import CheckpointForeign
 from penstock.record import OffsetRange
@@ -141,6 +143,8 @@ class Entry:
     @classmethod
     def from_line(cls, line: str | bytes) -> Entry:
         raw: dict[str, Any] = json.loads(line)
+        for name in chain.FIELDS:
+            raw.pop(name, None)
         raw["ranges"] = [OffsetRange(**r) for r in raw["ranges"]]
         raw["topics"] = {name: TopicFact(**t) for name, t in raw["topics"].items()}
         raw["views"] = {name: ViewCount(**v) for name, v in raw["views"].items()}
@@ -156,21 +160,35 @@ class Ledger:
 
     def append(self, entry: Entry) -> None:
         """Called once per batch, before Spark commits it. When this returns the entry is on the disk."""
-        file = self.path / f"{entry.batch // BATCHES_PER_FILE:09d}.jsonl"
-        new = not file.exists()
+        file = self.path / file_of(entry.batch)
+        new, line = not file.exists(), chain.tied(entry.as_line().encode(), self._head(file.name))
         with file.open("ab+") as out:
             if out.tell() and not _ends_with_newline(out):
                 out.write(b"\n")  # a crash cut the last line off: close it, so that it cannot swallow this one
-            out.write(entry.as_line().encode())
+            out.write(line + b"\n")
             out.flush()
             os.fsync(out.fileno())
         if new:
             sync_directory(self.path)
 
+    def _head(self, file: str) -> str:
+        """The hash of the newest line up to the end of a file: what the next one there follows."""
+        before = [each for each in self._files() if each.name <= file]
+        for each in reversed(before):
+            for line in reversed(each.read_bytes().split(b"\n")):
+                if ties := chain.ties_of(line):
+                    return ties.hash
+        untied = (line for each in before for line in each.read_bytes().split(b"\n") if line)
+        return chain.over_untied(chain.START, untied)
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """Names and contents, in order."""
+        yield from ((file.name, file.read_bytes()) for file in self._files())
+
     def entries(self) -> Iterator[Entry]:
         """Every batch once, in order; the last entry of a batch counts."""
         for file in self._files():
-            yield from sorted(_read(file).values(), key=lambda e: e.batch)
+            yield from _read(file)
 
     def last(self) -> Entry | None:
         return next(self._newest_first(), None)
@@ -185,28 +203,38 @@ class Ledger:
 
     def _newest_first(self) -> Iterator[Entry]:
         for file in reversed(self._files()):
-            entries = _read(file)
-            yield from (entries[batch] for batch in sorted(entries, reverse=True))
+            yield from reversed(_read(file))
 
     def _files(self) -> list[Path]:
         return sorted(self.path.glob("*.jsonl")) if self.path.is_dir() else []
 
 
-def _read(file: Path) -> dict[int, Entry]:
+def file_of(batch: int) -> str:
+    """The name of the file that holds a batch."""
+    return f"{batch // BATCHES_PER_FILE:09d}.jsonl"
+
+
+def _read(file: Path) -> list[Entry]:
+    return entries_in(str(file), file.read_bytes().split(b"\n"))
+
+
+def entries_in(file: str, lines: Iterable[bytes]) -> list[Entry]:
+    """Every batch once, in order; the last entry of a batch counts."""
     entries = {}
-    for line in file.read_bytes().split(b"\n"):
+    for line in lines:
         try:
             entry = Entry.from_line(line)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            if b'"ranges":' in line and line.endswith(b"}") and not isinstance(error, ValueError):
+            whole = b'"ranges":' in line and line.endswith(b"}") and not isinstance(error, ValueError)
+            if whole and not chain.was_changed(line):
                 raise CheckpointForeign(
                     f"{file} has an entry this version cannot read",
                     cause=f"{type(error).__name__}: {error}",
                     next_command="run the version of Penstock that wrote it, or a newer one",
                 ) from None
-            continue  # cut off by a crash; see above
+            continue  # cut off by a crash, see above; or damaged, which `checkpoint.audit` finds
         entries[entry.batch] = entry
-    return entries
+    return [entries[batch] for batch in sorted(entries)]
 
 
 def _ends_with_newline(file: Any) -> bool:

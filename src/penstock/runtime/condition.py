@@ -15,6 +15,7 @@ from penstock.errors import (
     CheckpointMissing,
     DeadLetterBudget,
     KafkaUnreachable,
+    LedgerDamaged,
     LedgerMissing,
     OffsetsVanished,
     PenstockError,
@@ -35,8 +36,8 @@ _REPAIR = "penstock checkpoint repair FILE, which says what it can make again; w
 _LOOKED_AT = {
     error.code
     for error in (
-        *(BatchTooLarge, CheckpointForeign, CheckpointMissing, LedgerMissing, OffsetsVanished, TopicRecreated),
-        *(KafkaUnreachable, RegistryUnreachable, SinkBusy),
+        *(BatchTooLarge, CheckpointForeign, CheckpointMissing, LedgerDamaged, LedgerMissing),
+        *(OffsetsVanished, TopicRecreated, KafkaUnreachable, RegistryUnreachable, SinkBusy),
     )
 }
 _REFUSALS = (BatchTooLarge.code, DeadLetterBudget.code)  # what the batch would do is known, and nothing of it ran
@@ -69,7 +70,7 @@ def _refusal(pipeline: Pipeline, home: Home) -> PenstockError | None:
         steady(home, lambda: guard.check(home, pipeline.name, frozenset()))
     except LedgerMissing as error:
         return None if if_sound(lambda: same_mode.mendable(home)) else error
-    except (CheckpointForeign, CheckpointMissing) as error:
+    except (CheckpointForeign, CheckpointMissing, LedgerDamaged) as error:
         return error
     return None
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 
 from penstock.checkpoint import damage
+from penstock.checkpoint.audit import Fault, audit
 from penstock.checkpoint.files import wrong_with
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import SparkLog
-from penstock.errors import CheckpointForeign, CheckpointMissing, LedgerMissing
+from penstock.errors import CheckpointForeign, CheckpointMissing, LedgerDamaged, LedgerMissing
+
+_NAMED = 3  # damaged lines
 
 
 def check(home: Home, pipeline: str, accepted: frozenset[str]) -> None:
@@ -23,6 +26,7 @@ def check(home: Home, pipeline: str, accepted: frozenset[str]) -> None:
     6. Newest files of the log that do not match their checksum: Spark would stumble over them, and not say what to do.
     7. A seek in the ledger that the checkpoint does not have as a committed batch: it was cut off.
     8. A ledger ahead of the checkpoint: an old checkpoint was restored; its batches would be written again.
+    9. Lines of the ledger that are not as they were written: what it says of those batches proves nothing.
     """
     if home.restoring.exists():
         raise _restore_cut_off(home)  # 1
@@ -48,6 +52,10 @@ def check(home: Home, pipeline: str, accepted: frozenset[str]) -> None:
         raise _seek_cut_off(last)  # 7
     if last and (planned is None or last.batch > planned):
         raise _older(last, planned)  # 8
+    if LedgerDamaged.code not in accepted:
+        faults = audit(Ledger(home.ledger).files(), query, pipeline).at_start
+        if faults:
+            raise _damaged(home, faults)  # 9
 
 
 def _restore_cut_off(home: Home) -> CheckpointForeign:
@@ -108,6 +116,17 @@ def _older(last: Entry, planned: int | None) -> CheckpointForeign:
         "were removed",
         next_command="restore the checkpoint directory that belongs to this ledger; or see what the ledger can "
         "prove: penstock checkpoint repair FILE",
+    )
+
+
+def _damaged(home: Home, faults: list[Fault]) -> LedgerDamaged:
+    more = f"; and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
+    return LedgerDamaged(
+        f"the ledger in {home.ledger} is damaged: what it says of its batches proves nothing",
+        cause="; ".join(map(str, faults[:_NAMED])) + more,
+        next_command="see what a backup can bring back: penstock checkpoint repair FILE; or go on with the ledger as "
+        f"it is: penstock run FILE --accept {LedgerDamaged.code}",
+        facts={"lines": [str(fault) for fault in faults]},
     )
 
 

@@ -23,6 +23,7 @@ from penstock.errors import (
     WITHOUT_THEM,
     CheckpointForeign,
     CheckpointMissing,
+    LedgerDamaged,
     LedgerMissing,
     OffsetsVanished,
     PenstockError,
@@ -173,7 +174,7 @@ def steady(home: Home, look: Callable[[], T]) -> T:
     for _ in looks(home):
         try:
             return look()
-        except (CheckpointForeign, CheckpointMissing, LedgerMissing, FileNotFoundError) as error:
+        except (CheckpointForeign, CheckpointMissing, LedgerDamaged, LedgerMissing, FileNotFoundError) as error:
             wrong = error
     assert wrong is not None  # there was one look at least
     raise wrong

@@ -185,7 +185,7 @@ def test_entries_missing_from_the_ledger_come_back_from_a_backup_and_others_stay
     file.write_bytes(lines[0] + lines[1][:50] + b"\n" + lines[4])
     assert files(damage.find(home)) == [("ledger/000000000.jsonl", None)]
     found = damage.find(home, Home(tmp_path / "copy"))
-    assert found[0].what == "has no entry of batches 1, 2, 3"
+    assert found[0].what.startswith("has no entry of batches 1, 2, 3; batch 4: line 3 ")
     damage.repair(home, found, tmp_path / "aside")
     assert list(Ledger(home.ledger).entries()) == [*whole, entry(4)]
     assert (tmp_path / "aside" / "ledger" / "000000000.jsonl").is_file()

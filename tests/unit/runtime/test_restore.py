@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.checkpoints import QUERY, begun, checkpoint, contents, plan_batch
+from tests.checkpoints import QUERY, begun, checkpoint, contents, entry, plan_batch
 
 from penstock.checkpoint import backup
 from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Ledger
 from penstock.errors import BackupDamaged, CheckpointForeign
 from penstock.runtime import build, guard, supervise
 from penstock.runtime.by_hand import restore
@@ -167,9 +168,11 @@ def test_sink_that_cannot_tell_is_warned_of_every_batch_after_the_backup(
 def test_backup_of_another_query_is_passed_over_and_said(tmp_path: Path) -> None:
     home = checkpoint(tmp_path / "home")
     place = restore.back_up(pipeline(home.path))[0]
-    for kept in (home.spark / "metadata", home.ledger / "000000000.jsonl"):
-        kept.write_text(kept.read_text().replace(QUERY, "another"))
+    (home.spark / "metadata").write_text((home.spark / "metadata").read_text().replace(QUERY, "another"))
     (home.spark / ".metadata.crc").unlink()
+    (home.ledger / "000000000.jsonl").unlink()
+    for batch in range(4):
+        Ledger(home.ledger).append(entry(batch, query="another"))
     (home.spark / "commits" / "1").write_bytes(b"")
     for source in (None, place):
         made = restore.repair(pipeline(home.path), source)

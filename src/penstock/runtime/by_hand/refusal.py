@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from penstock.checkpoint.audit import HOLES
 from penstock.checkpoint.ledger import Entry
 from penstock.checkpoint.log import Positions
-from penstock.errors import BadArgument, LedgerMissing, PenstockError, SeekRefused
+from penstock.errors import BadArgument, PenstockError, SeekRefused
 from penstock.record import OffsetRange
 from penstock.runtime.proof.offsets import joined
 from penstock.spec.model import Pipeline
@@ -67,8 +68,8 @@ def moved(at: Positions, to: Positions, entries: Sequence[Entry]) -> list[Move]:
 
 
 def _incomplete(entries: Iterable[Entry]) -> bool:
-    """The ledger lacks batches, which may have read anything: it proves no offset unread."""
-    return any(LedgerMissing.code in entry.accepted for entry in entries)
+    """Batches that the ledger lacks, or that it tells of in damaged lines, may have read anything."""
+    return any(HOLES & set(entry.accepted) for entry in entries)
 
 
 def refusal(

@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from penstock.checkpoint.ledger import Entry
+from dataclasses import replace
+
+from penstock.checkpoint.audit import Fault, audit, breaks
+from penstock.checkpoint.home import Home
+from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import SparkLog
-from penstock.errors import LedgerMissing
 from penstock.record import OffsetRange, ends_of
 from penstock.runtime.proof.offsets import without
-from penstock.runtime.proof.report import Finding, Partition, Report
+from penstock.runtime.proof.report import Finding, Report
+from penstock.runtime.standing import if_sound
+
+
+def as_written(home: Home, pipeline: str, report: Report, whose: str | None = None) -> None:
+    """Every line is as it was written. `whose`: of a ledger beside the one that is judged, and its evidence too."""
+    found = audit(Ledger(home.ledger).files(), if_sound(SparkLog(home.spark).query_id), pipeline)
+    for fault in found.faults:
+        _report(replace(fault, text=f"ledger of {whose}: {fault.text}", batch=None) if whose else fault, report)
 
 
 def follow_on(entries: list[Entry], log: SparkLog, report: Report) -> None:
     """A batch the ledger skips, or a range that does not begin where the one before it ended."""
-    at: dict[Partition, int] = {}
-    follows = 0
-    for entry in entries:
-        if entry.batch != follows:
-            text = f"the ledger has no entry for batches {follows} to {entry.batch - 1}"
-            if LedgerMissing.code in entry.accepted:
-                report.unproven.append(f"{text}; accepted when batch {entry.batch} ran")
-                at.clear()
-            else:
-                report.findings.append(Finding("ledger-gap", text))
-        follows = entry.batch + 1
-        at = {where: offset for where, offset in at.items() if where[0] not in entry.renewed}
-        moved = {(r.topic, r.partition): (r.start, r.end) for r in entry.skipped}
-        moved |= {(r.topic, r.partition): (r.end, r.start) for r in entry.again}
-        for r in entry.ranges:
-            expected = at.get((r.topic, r.partition), r.start)
-            if moved.get((r.topic, r.partition)) != (expected, r.start) and r.start != expected:
-                text = f"begins at offset {r.start}, the batch before ended at {expected}"
-                report.findings.append(Finding("range-gap", text, entry.batch, r.topic, r.partition))
-            at[r.topic, r.partition] = r.end
+    for fault in breaks(entries):
+        _report(fault, report)
     committed = log.committed()
     if committed is not None and committed > entries[-1].batch:
         text = f"Spark committed batch {committed}, the ledger ends at batch {entries[-1].batch}"
         report.findings.append(Finding("ledger-gap", text))
+
+
+def _report(fault: Fault, report: Report) -> None:
+    if fault.accepted is not None:
+        report.unproven.append(str(fault))
+    else:
+        report.findings.append(Finding(fault.kind, fault.text, fault.batch, *(fault.partition or ())))
 
 
 def in_flight(log: SparkLog, entries: list[Entry]) -> list[OffsetRange]:

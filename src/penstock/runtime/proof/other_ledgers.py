@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import SparkLog
 from penstock.record import OffsetRange
@@ -86,15 +87,19 @@ class Shared:
         return None
 
 
+def homes(pipeline: Pipeline, judged: str | None) -> dict[str, Home]:
+    """Of every ledger but the judged one: the stream's (None), and those of the backfills."""
+    stream = {"the stream": build.home(pipeline)} if judged is not None else {}
+    names = (name for name in build.backfills(pipeline) if name != judged)
+    return {**stream, **{f"backfill {name}": build.backfill_home(pipeline, name) for name in names}}
+
+
 def found(pipeline: Pipeline, judged: str | None) -> list[Other]:
-    """Every ledger but the judged one: the stream's (None), and those of the backfills."""
-    made = []
-    for name in [None, *build.backfills(pipeline)]:
-        if name != judged:
-            home = build.home(pipeline) if name is None else build.backfill_home(pipeline, name)
-            said = "the stream" if name is None else f"backfill {name}"
-            made.append(Other(said, list(Ledger(home.ledger).entries()), SparkLog(home.spark)))
-    return made
+    """Every ledger but the judged one."""
+    return [
+        Other(said, list(Ledger(home.ledger).entries()), SparkLog(home.spark))
+        for said, home in homes(pipeline, judged).items()
+    ]
 
 
 def shared(

@@ -1,6 +1,7 @@
 """`verify`: recount everything from Kafka, the ledger, the sinks and the dead letters, with readers that are not Spark.
 
-    1. the ledger is whole: batches follow each other, each begins where the last one ended (`ledger`)
+    1. the ledger is whole: every line is as it was written, batches follow each other, each begins where the last one
+       ended (`ledger`)
     2. Kafka holds exactly the records the ledger says were read (`kafka`)
     3. every one of them is in the sink once, or is a dead letter once, or was dropped by a named rule or step
     4. nothing is in the sink or among the dead letters that is not in Kafka (3 and 4: `sinks`)
@@ -29,6 +30,7 @@ from penstock.runtime.proof.offsets import joined
 from penstock.runtime.proof.report import Report
 from penstock.runtime.proof.sinks import Evidence, in_sink, without_replays
 from penstock.runtime.real_time import same_mode
+from penstock.runtime.replay import replays
 from penstock.spec.model import Pipeline
 
 
@@ -49,6 +51,11 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
         offsets=sum(len(r) for e in entries for r in e.ranges),
     )
     query, log, sinks = entries[-1].query, SparkLog(home.spark), {o.sink.name: o.sink for o in build.outlets(pipeline)}
+    ledger_proof.as_written(home, pipeline.name, report)
+    for whose, beside in other_ledgers.homes(pipeline, backfill).items():
+        ledger_proof.as_written(beside, pipeline.name, report, whose)
+    for replay in replays.found(pipeline):
+        ledger_proof.as_written(replay.home, pipeline.name, report, f"replay {replay.name}")
     ledger_proof.follow_on(entries, log, report)
     records, former = kafka_proof.in_kafka(pipeline, entries, report)
     kafka_proof.without_record(entries, records, former, report)
