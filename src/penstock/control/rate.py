@@ -234,11 +234,13 @@ def _within(policy: Policy, batch: Measurement, cap: float) -> int:
 
 
 def _advised(state: State, batch: Measurement, policy: Policy, fixed: Decision) -> tuple[State, Decision]:
-    """Step 2: what the guard would do, said once until it would do something else. A first batch is long because it
-    warms the engine up, and one of less than half the cap would be as long with half of it: neither says to halve."""
+    """Step 2: what the guard would do, said once until it would do something else. The time of a first batch is that of
+    a start, whatever its size: it says nothing. One of less than half the cap would be as long with half of it."""
+    if batch.first:
+        return state, fixed
     short, long = policy.guard
     took = f"a batch of {batch.offsets:,} offsets took {batch.seconds:.1f} s"
-    if batch.seconds > long and batch.offsets * 2 > batch.cap and not batch.first:
+    if batch.seconds > long and batch.offsets * 2 > batch.cap:
         side, said = "halve", f"{took}: halve `rate.max_offsets`, or set `rate.target_batch`"
     elif batch.seconds < short and batch.full:
         side, said = "double", f"{took} and more was waiting: double `rate.max_offsets`, or set `rate.target_batch`"
