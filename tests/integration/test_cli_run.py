@@ -24,6 +24,7 @@ from tests.processes import Run
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import SparkLog
 from penstock.kafka.payments import POISON
+from penstock.runtime.watch import CHECKING, ENGINE, RESOLVING
 
 NUMBER = r"\d[\d,]*"
 
@@ -39,8 +40,10 @@ def test_plain_lines_a_summary_and_a_proof_that_a_deleted_row_breaks(payments: P
     dead, file = len(sent.poison()), str(payments.file)
 
     ran = payments.cli("run", file, "--until-caught-up")
-    first, *batches = ran.stderr.splitlines()
-    assert first == f"pipeline payments: running, checkpoint {payments.home}"
+    *starting, running = ran.stderr.splitlines()[:4]
+    assert starting == [CHECKING, ENGINE, RESOLVING]
+    batches = ran.stderr.splitlines()[4:]
+    assert running == f"pipeline payments: running, checkpoint {payments.home}"
     assert len(batches) > 1, ran.stderr
     for number, line in enumerate(batches):
         assert re.fullmatch(
@@ -147,6 +150,21 @@ def ended_at_a_batch_boundary(payments: Payments, run: Run) -> list[Entry]:
     return entries
 
 
+@pytest.mark.parametrize("servers", [None, "127.0.0.1:9"], ids=["the engine starts", "Kafka is away"])
+def test_signal_while_a_run_starts_ends_it_at_once(
+    payments: Payments, start: Callable[..., Run], servers: str | None
+) -> None:
+    if servers:
+        payments.spec["kafka"]["bootstrap"] = servers
+    run = start("run", str(payments.file))
+    waiting = CHECKING if servers else ENGINE
+    run.until(lambda: waiting in run.err.read_text())
+    os.killpg(run.process.pid, signal.SIGINT)
+    assert run.ended() == 0, run.said()  # with Kafka away it would have been 3, had it waited
+    assert run.err.read_text().splitlines()[-1] in (waiting, "stopping: nothing was read yet")
+    assert not (payments.home / "spark").exists()
+
+
 def test_on_a_terminal_a_live_panel_is_drawn_and_the_terminal_is_left_as_it_was(
     payments: Payments, start: Callable[..., Run]
 ) -> None:
@@ -229,14 +247,14 @@ def test_a_broker_that_is_down_at_the_start(payments: Payments) -> None:
     """In words only: the client gives up after seconds."""
     payments.spec["kafka"]["bootstrap"] = "127.0.0.1:9"
     said = penstock("run", payments.file, "--until-caught-up", expect=3).stderr
-    assert said.startswith("error[kafka-unreachable]: "), said
+    assert said.startswith(f"{CHECKING}\nerror[kafka-unreachable]: "), said
     assert "127.0.0.1:9" in said
 
 
 def refused(file: str, code: str, status: int, named: str, ask: Callable[..., Any] = penstock) -> None:
     """`run` on this spec ends with this error, in words and as JSON, and names what it is about."""
     words = ask("run", file, "--until-caught-up", expect=status)
-    assert words.stderr.startswith(f"error[{code}]: "), words.stderr
+    assert words.stderr.removeprefix(f"{CHECKING}\n").startswith(f"error[{code}]: "), words.stderr
     assert named in words.stderr
     assert words.stdout == ""
     in_json = ask("run", file, "--until-caught-up", "--json", expect=status)

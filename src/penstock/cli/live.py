@@ -38,6 +38,7 @@ class Display(Watch):
 
     def __init__(self) -> None:
         self.progress = Progress()
+        self.running = False  # before that it starts
         self.began = time.monotonic()
         self._over = threading.Event()
         self._looking: threading.Thread | None = None
@@ -50,7 +51,7 @@ class Display(Watch):
         self._range = self.progress.lag
 
     def started(self, pipeline: Pipeline, home: Home) -> None:
-        self.began, self.home = time.monotonic(), home
+        self.began, self.home, self.running = time.monotonic(), home, True
         if self._range is None:
             self._looking = threading.Thread(target=self._look_at_ends, args=(pipeline,), daemon=True)
             self._looking.start()
@@ -125,6 +126,9 @@ class Display(Watch):
 class Lines(Display):
     _too_low = False  # the target, and it was said
 
+    def starting(self, doing: str) -> None:
+        output.note(doing)
+
     def started(self, pipeline: Pipeline, home: Home) -> None:
         super().started(pipeline, home)
         output.note(f"pipeline {pipeline.name}: running, checkpoint {self.home.path}")
@@ -188,6 +192,17 @@ class JsonLines(Display):
 
     def _more(self, entry: Entry) -> dict[str, Any]:
         return {"lag" if self._range is None else "left": self.progress.lag, "entry": asdict(entry)}
+
+
+def totals(facts: Mapping[str, Any]) -> str:
+    """A run in one line, from what `Display.summary` says."""
+    written = ", ".join(f"{n:,} to {name}" for name, n in facts["written"].items()) or "none written"
+    records, batches = output.counted(facts["read"], "record"), output.counted(facts["batches"], "batch", "batches")
+    return (
+        f"{records} in {batches} ({facts['seconds']} s): {written}, "
+        f"{output.counted(facts['dead_letters'], 'dead letter')}, {facts['dropped']:,} dropped"
+        f"{left_out(facts['left_out'])}"
+    )
 
 
 def left_out(by_sink: Mapping[str, int]) -> str:

@@ -33,7 +33,7 @@ from penstock.runtime.patience import Patience
 from penstock.runtime.perseverance import Perseverance
 from penstock.runtime.state.limits import require_none
 from penstock.runtime.supervise import prepare
-from penstock.runtime.watch import StopRequest, Watch
+from penstock.runtime.watch import CHECKING, ENGINE, RESOLVING, StopRequest, Watch
 from penstock.source import kafka as source
 from penstock.source import start
 from penstock.source.subscription import subscribe
@@ -69,6 +69,7 @@ def run(
     require_none(pipeline, "a backfill")
     home = build.backfill_home(pipeline, name or wanted.name)
     with home.held():
+        watch.starting(CHECKING)
         log = SparkLog(home.spark)
         if log.query_id() is None:
             id_ = {"id": f"{BACKFILL}{uuid.uuid4()}", "range": [wanted.first, wanted.end]}
@@ -82,7 +83,9 @@ def run(
         planned, committed = log.planned(), log.committed()
         if planned is None or committed == planned:
             return home
+        watch.starting(ENGINE)
         spark = session.start(pipeline, home.logs)
+        watch.starting(RESOLVING)
         bear = Perseverance(home, watch, stop, Patience.of(pipeline))
         bear.listen(assembly)
         assembly.settle(spark)

@@ -45,6 +45,10 @@ class Everyone(Watch):
     def joined_by(self, other: Watch) -> None:
         self._others.append(other)
 
+    @override
+    def starting(self, doing: str) -> None:
+        self._first.starting(doing)
+
     def started(self, pipeline: Pipeline, home: Home) -> None:
         self._first.started(pipeline, home)
         self._tell(lambda each: each.started(pipeline, home))

@@ -23,7 +23,7 @@ from penstock.runtime.real_time import same_mode
 from penstock.runtime.regulate import Regulator
 from penstock.runtime.state.flow import Replanned
 from penstock.runtime.state.limits import require_same_steps
-from penstock.runtime.watch import StopRequest, Watch
+from penstock.runtime.watch import CHECKING, ENGINE, RESOLVING, StopRequest, Watch
 from penstock.source import kafka as source
 from penstock.source import start
 from penstock.source.subscription import Subscription, subscribe
@@ -62,6 +62,7 @@ def run(
     watch, stop = watch or Watch(), stop or StopRequest()
     home = build.home(pipeline)
     with home.held(ANOTHER), looked_on(pipeline, home, watch) as watch:
+        watch.starting(CHECKING)
         guard.check(home, pipeline.name, frozenset(accept))
         same_mode.check(home, pipeline)
         attempts = Attempts(home)
@@ -75,7 +76,9 @@ def run(
         require_same_steps(pipeline, home)
         begin = start.starting_offsets(client_config(pipeline), pipeline.source, subscription.topics, assembly.log)
         remembered.write(home, pipeline)
+        watch.starting(ENGINE)
         spark = session.start(pipeline, home.logs)
+        watch.starting(RESOLVING)
         assembly.settle(spark)
         watch.started(pipeline, home)
         ends = until_caught_up or pipeline.trigger == "available-now"

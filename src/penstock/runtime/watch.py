@@ -32,6 +32,9 @@ class Watch:
     def bounded(self, begins: Positions, ends: Positions) -> None:
         """Of a run that reads just this: called before `started`. What lies beyond is none of its business."""
 
+    def starting(self, doing: str) -> None:
+        """What a start does next, as a person would be told: it may take seconds. Called before `started`."""
+
     def started(self, pipeline: Pipeline, home: Home) -> None: ...
     def batch_done(self, entry: Entry, seconds: float) -> None: ...
     def decided(self, decision: Decision) -> None: ...
@@ -40,6 +43,11 @@ class Watch:
     def warn(self, text: str) -> None: ...
     def ended(self, error: PenstockError | None) -> None: ...
 
+
+CHECKING = "checking checkpoint, topics and sinks"
+ENGINE = "starting the engine"
+RESOLVING = "resolving rules, steps and sinks"
+"""What a start does, in this order."""
 
 Report = Callable[[str], None]
 """Who is told something in words, mostly `Watch.warn`."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.run import leave_closed
+from penstock.cli.signals import leave_closed
 
 
 def test_what_is_said_to_a_closed_terminal_goes_nowhere_and_to_an_open_one_still_arrives() -> None:
@@ -33,11 +33,11 @@ def test_closed_terminal_asks_for_an_end_as_other_signals_do_unless_it_is_to_be_
 ) -> None:
     program = f"""
 import os, signal
-from penstock.cli.run import _heed
+from penstock.cli.signals import heeded
 signal.signal(signal.SIGHUP, signal.{before})
-_heed(lambda number: print(number, end=" ", flush=True))
-for number in (1, 15, 2):
-    os.kill(os.getpid(), number)
+with heeded(lambda number: print(number, end=" ", flush=True), lambda: False):
+    for number in (1, 15, 2):
+        os.kill(os.getpid(), number)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == heard.split()

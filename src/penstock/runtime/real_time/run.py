@@ -33,7 +33,7 @@ from penstock.runtime.onlookers import looked_on
 from penstock.runtime.patience import Patience
 from penstock.runtime.perseverance import Perseverance
 from penstock.runtime.real_time import plan, same_mode
-from penstock.runtime.watch import StopRequest, Watch
+from penstock.runtime.watch import CHECKING, ENGINE, RESOLVING, StopRequest, Watch
 from penstock.source import kafka as source
 from penstock.source import start
 from penstock.spec.model import Pipeline
@@ -70,6 +70,7 @@ def run(
         )
     home = build.home(pipeline)
     with home.held(ANOTHER), looked_on(pipeline, home, watch) as watch:
+        watch.starting(CHECKING)
         same_mode.check(home, pipeline)
         assembly = build.assembly(pipeline, accepted=accept)
         bear = Perseverance(home, watch, stop, Patience.of(pipeline))
@@ -80,7 +81,9 @@ def run(
         supervise.prepare(assembly, accepted)
         supervise.report_ignored_start(pipeline, assembly, watch)
         partitions = sum(facts.partitions for facts in subscription.topics.values())
+        watch.starting(ENGINE)
         spark = session.start(suited(pipeline, partitions), home.logs)
+        watch.starting(RESOLVING)
         require_tasks(spark, partitions)
         settle(spark, assembly)
         remembered.write(home, pipeline)

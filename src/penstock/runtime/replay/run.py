@@ -37,7 +37,7 @@ from penstock.runtime.replay.raw import raw
 from penstock.runtime.replay.replays import Chosen, Replay
 from penstock.runtime.supervise import prepare
 from penstock.runtime.topics import Loss, TopicWatch
-from penstock.runtime.watch import StopRequest, Watch
+from penstock.runtime.watch import CHECKING, ENGINE, RESOLVING, StopRequest, Watch
 from penstock.spec.model import Pipeline
 
 if TYPE_CHECKING:
@@ -112,12 +112,15 @@ def _replayed(replay: Replay) -> Replayed:
 
 def _run(pipeline: Pipeline, replay: Replay, watch: Watch) -> None:
     home = replay.home
+    watch.starting(CHECKING)
     guard.check(home, pipeline.name, frozenset())
     assembly = assembled(pipeline, home)
     prepare(assembly, frozenset({TableOfAnotherQuery.code}))  # the stream's own rows are there, of course
     if not replay.left:
         return
+    watch.starting(ENGINE)
     spark = session.start(pipeline, home.logs)
+    watch.starting(RESOLVING)
     bear = Perseverance(home, watch, StopRequest(), Patience.of(pipeline))
     bear.listen(assembly)
     assembly.settle(spark)
