@@ -74,6 +74,10 @@ def first_line(said: object) -> str:
     return next((line.strip() for line in str(said or "").split("\n") if line.strip()), "")
 
 
+def counted(number: int, word: str, plural: str | None = None) -> str:
+    return f"{number:,} {word if number == 1 else plural or word + 's'}"
+
+
 _COMMAND = re.compile(r"(penstock [^`\n]*?)\bFILE\b")
 
 

@@ -10,7 +10,8 @@ import typer
 
 from penstock.cli import output
 from penstock.cli.main import app
-from penstock.cli.output import AsJson, SpecFile, counted
+from penstock.cli.output import AsJson, SpecFile
+from penstock.errors import counted
 from penstock.spec.model import Pipeline
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from penstock.cli.output import clean, counted, wrapped
+from penstock.cli.output import clean, wrapped
 from penstock.cli.plan import change_in_words
+from penstock.errors import counted
 
 Document = dict[str, Any]
 _SHOWN = 20  # partitions; past these only their number is said, and --json has them all

@@ -63,8 +63,8 @@ def document(pipeline: Pipeline, facts: Facts, findings: list[Finding]) -> dict[
 def show(pipeline: Pipeline, facts: Facts, findings: list[Finding]) -> None:
     state = "running" if facts.running else "not running"
     # Of a topic that was made again, or does not answer, nobody can say what waits.
-    least = "at least " * bool(facts.lag.unknown or facts.recreated)
-    output.say(f"{pipeline.name}: {state}, {least}{facts.lag.total:,} offsets behind")
+    behind = facts.lag.behind(at_least=bool(facts.lag.unknown or facts.recreated))
+    output.say(f"{pipeline.name}: {state}, {behind}")
     for finding in findings:
         output.say(f"{finding.severity}[{finding.cause}]")
         _say(finding.what, "  ")

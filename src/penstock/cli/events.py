@@ -11,7 +11,7 @@ import typer
 from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson, SpecFile
-from penstock.errors import BadArgument, naming
+from penstock.errors import BadArgument, counted, naming
 from penstock.observe.events import KINDS, EventLog
 
 
@@ -73,5 +73,5 @@ def _value(value: Any) -> str:
     if isinstance(value, dict):
         return " ".join(f"{name}={_value(each)}" for name, each in value.items())
     if isinstance(value, str) and len(lines := value.splitlines()) > 1:
-        return f"{lines[0]} (and {output.counted(len(lines) - 1, 'line')} more)"
+        return f"{lines[0]} (and {counted(len(lines) - 1, 'line')} more)"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

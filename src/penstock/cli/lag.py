@@ -13,6 +13,7 @@ from penstock.cli import output, table
 from penstock.cli.main import app
 from penstock.cli.output import AsJson, SpecFile
 from penstock.cli.table import Column
+from penstock.errors import counted
 
 if TYPE_CHECKING:
     from penstock.observe.lag import Lag, PartitionLag
@@ -113,7 +114,7 @@ def show(pipeline: Pipeline, found: Lag, show_all: bool) -> None:
     if found.capacity is None and not _started(pipeline):
         output.say(f"  the stream has not run yet: positions are where `start: {pipeline.source.start_text()}` begins")
         if found.gone:
-            output.say(f"  before these {output.counted(found.gone, 'offset')} expired, and no run will read them")
+            output.say(f"  {counted(found.gone, 'older offset')} already expired, so no run will read them")
     if batch := batch_of(pipeline.trigger):
         output.say(
             f"  real-time: the position is that of the last batch, and one lasts {text(batch)}; what came since has "
@@ -151,14 +152,12 @@ def _started(pipeline: Pipeline) -> bool:
 
 
 def _headline(found: Lag) -> str:
-    if not found.total and not found.unknown:
-        return "caught up"
     age = found.behind_s
     told = "" if age is None else f", the oldest record by {output.span(age)}"
     if not found.unknown:
-        return f"{found.total:,} offsets behind{told}"
-    silent = f"{len(found.unknown):,} of {output.counted(len(found.partitions), 'partition')}"
-    return f"at least {found.total:,} offsets behind{told}; {silent} cannot be asked"
+        return found.behind() + told
+    silent = f"{len(found.unknown):,} of {counted(len(found.partitions), 'partition')}"
+    return f"{found.behind(at_least=True)}{told}; {silent} cannot be asked"
 
 
 def _expired(found: Lag) -> list[str]:

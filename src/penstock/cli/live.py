@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import output
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, counted
 from penstock.observe.events import Event
 from penstock.observe.progress import Progress
 from penstock.runtime.onlookers import Recorder
@@ -197,10 +197,10 @@ class JsonLines(Display):
 def totals(facts: Mapping[str, Any]) -> str:
     """A run in one line, from what `Display.summary` says."""
     written = ", ".join(f"{n:,} to {name}" for name, n in facts["written"].items()) or "none written"
-    records, batches = output.counted(facts["read"], "record"), output.counted(facts["batches"], "batch", "batches")
+    records, batches = counted(facts["read"], "record"), counted(facts["batches"], "batch", "batches")
     return (
         f"{records} in {batches} ({facts['seconds']} s): {written}, "
-        f"{output.counted(facts['dead_letters'], 'dead letter')}, {facts['dropped']:,} dropped"
+        f"{counted(facts['dead_letters'], 'dead letter')}, {facts['dropped']:,} dropped"
         f"{left_out(facts['left_out'])}"
     )
 

@@ -98,10 +98,6 @@ def span(seconds: float | None) -> str:
     return "never" if seconds == math.inf else duration.span(seconds)
 
 
-def counted(number: int, word: str, plural: str | None = None) -> str:
-    return f"{number:,} {word if number == 1 else plural or word + 's'}"
-
-
 def cut(text: str, size: int) -> str:
     """At most so many characters; what goes is from the middle, for names differ at their ends."""
     end = min(5, size // 2)

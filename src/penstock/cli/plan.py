@@ -12,6 +12,7 @@ import typer
 from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson, SpecFile
+from penstock.errors import counted
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
@@ -151,7 +152,7 @@ def _print_path(made: Plan) -> None:
         label = f"sink {route.name}: {route.view}{where}" if route.view else route.name
         _say(f"{label} -> {route.target.kind} {route.target.to}", 1)
     if budget := made.path.budget:
-        few = output.counted(budget.at_least, "record")
+        few = counted(budget.at_least, "record")
         _say(f"stops when more than {budget.share * 100:g} % of the records die, and at least {few}", 1)
 
 
@@ -170,7 +171,7 @@ def _print_needs(made: Plan, file: Path) -> None:
     _say(f"jars: {engine.jars} ({', '.join(engine.groups)}), {engine.downloaded} downloaded{load}", 1)
     for name, settings in made.missing_topics.items():
         config = "".join(f", {key}={value}" for key, value in settings.config.items())
-        size = f"{output.counted(settings.partitions, 'partition')}, replication {settings.replication}"
+        size = f"{counted(settings.partitions, 'partition')}, replication {settings.replication}"
         _say(f"topic {name}: missing; `penstock apply {file}` creates it with {size}{config}", 1)
     for each in made.differences:
         _say(f"topic {each.topic}: {each.setting} is {each.found}, the spec says {each.spec}; {_fate(each, file)}", 1)
@@ -192,7 +193,7 @@ def _print_standing(stands: Standing, running: bool) -> None:
     if stands.query is None:
         _say(f"no checkpoint yet: begins at `{stands.start}`; lag {stands.lag:,} offsets", 1)
     else:
-        _say(f"goes on after {output.counted(stands.committed, 'batch', 'batches')}; lag {stands.lag:,} offsets", 1)
+        _say(f"goes on after {counted(stands.committed, 'batch', 'batches')}; lag {stands.lag:,} offsets", 1)
     if stands.replay is not None:
         fate = "is running now" if running else "was planned and not committed: it runs again, with the same offsets"
         _say(f"batch {stands.replay} {fate}", 1)
@@ -238,7 +239,7 @@ def _age(seconds: int) -> str:
 def _size(partitions: int | None) -> str:
     if partitions is None:
         return ""
-    return f" ({output.counted(partitions, 'partition')})" if partitions else " (missing)"
+    return f" ({counted(partitions, 'partition')})" if partitions else " (missing)"
 
 
 def _say(text: str, depth: int = 0) -> None:

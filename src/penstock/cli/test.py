@@ -10,7 +10,7 @@ import typer
 from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
-from penstock.errors import BadArgument
+from penstock.errors import BadArgument, counted
 
 if TYPE_CHECKING:
     from penstock.spec.case import Case
@@ -61,7 +61,7 @@ def test(
         "cases": [result.as_dict() for result in results],
     }
     counts = f"{len(results) - failed} passed" + (f", {failed} failed" if failed else "")
-    output.emit(data, as_json, lambda: output.say(f"{output.counted(len(results), 'case')}: {counts}"))
+    output.emit(data, as_json, lambda: output.say(f"{counted(len(results), 'case')}: {counts}"))
     if failed:
         raise typer.Exit(1)
 

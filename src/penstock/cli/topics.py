@@ -10,9 +10,9 @@ import typer
 from penstock.cli import output, table
 from penstock.cli.cluster import Bootstrap, Words, chosen, topics_of_spec
 from penstock.cli.main import app
-from penstock.cli.output import AsJson, counted
+from penstock.cli.output import AsJson
 from penstock.cli.table import Column
-from penstock.errors import TopicMissing
+from penstock.errors import TopicMissing, counted
 
 if TYPE_CHECKING:
     from penstock.kafka.topics import Cluster, Partition, Topic

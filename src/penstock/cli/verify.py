@@ -11,6 +11,7 @@ import typer
 from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson, SpecFile
+from penstock.errors import counted
 
 if TYPE_CHECKING:
     from penstock.runtime.proof.report import Report
@@ -38,8 +39,8 @@ def verify(
 def _print(report: Report) -> None:
     say = output.say
     say(
-        f"{report.pipeline}: {output.counted(report.batches, 'batch', 'batches')}, "
-        f"{output.counted(report.offsets, 'offset')}, {output.counted(report.records, 'record')}"
+        f"{report.pipeline}: {counted(report.batches, 'batch', 'batches')}, "
+        f"{counted(report.offsets, 'offset')}, {counted(report.records, 'record')}"
     )
     for number, what in _counts(report):
         say(f"  {number:>12,}  {what}")
@@ -52,7 +53,7 @@ def _print(report: Report) -> None:
         return
     for finding in report.findings:
         say(f"  {finding.kind}: {output.clean(str(finding))}")
-    say(f"NOT complete: {output.counted(len(report.findings), 'finding')}")
+    say(f"NOT complete: {counted(len(report.findings), 'finding')}")
 
 
 def _counts(report: Report) -> Iterator[tuple[int, str]]:

@@ -196,12 +196,18 @@ def hot_partition(facts: Facts) -> Iterator[Finding]:
             "warning",
             f"{topic}-{partition} gets or holds far more than the others",
             (
-                f"{each.arriving or 0:,.0f} offsets/s arrive in it, on average {gets:,.0f} in each of the others",
-                f"{each.lag:,} offsets wait in it, on average {waits:,.0f} in each of the others",
+                *_against_others(each.arriving or 0.0, gets, "offsets/s arrive"),
+                *_against_others(each.lag, waits, "offsets wait"),
             ),
             "spread the keys of the producer; until then `source.min_partitions` reads it with several tasks",
             {"topic": topic, "partition": partition},
         )
+
+
+def _against_others(in_it: float, in_others: float, what: str) -> Iterator[str]:
+    usual = f"on average {in_others:,.0f} in each of the others" if round(in_others) else "none in the others"
+    if round(in_it):
+        yield f"{in_it:,.0f} {what} in it, {usual}"
 
 
 def small_files(facts: Facts) -> Iterator[Finding]:

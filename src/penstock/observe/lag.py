@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock.errors import counted
+
 _HOT_SHARE = 3.0  # times the average of the others
 _FEW = 1_000  # offsets that no partition is hot for
 
@@ -59,6 +61,12 @@ class Lag:
     def total(self) -> int:
         """Over the partitions that answer: at least so much waits."""
         return sum(each.lag for each in self.partitions)
+
+    def behind(self, at_least: bool = False) -> str:
+        """How much waits, in words. `at_least`: nobody can say what else does."""
+        if not self.total:
+            return "lag unknown" if at_least else "caught up"
+        return f"{'at least ' * at_least}{counted(self.total, 'offset')} behind"
 
     @property
     def unknown(self) -> list[PartitionLag]:

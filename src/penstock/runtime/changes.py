@@ -19,6 +19,7 @@ from penstock.runtime import build, guard, remembered
 from penstock.runtime.remembered import Remembered
 from penstock.runtime.state.limits import in_stream
 from penstock.spec.model import Pipeline
+from penstock.spec.start import start_text_of
 
 _OLDER = "the pipeline was not started by this version yet"
 _TABLES = ("delta", "parquet", "iceberg", "postgres")  # they are asked at a start whether they hold what they got
@@ -88,8 +89,9 @@ def _of_name(pipeline: Pipeline, last: Entry) -> Iterator[Change]:
     if last.pipeline != pipeline.name:
         effect = f"has a checkpoint that belongs to '{last.pipeline}': a start is refused; give it one of its own"
         yield Change("pipeline-renamed", pipeline.name, effect, compatible=False)
-    if last.start != pipeline.source.start_text():
-        effect = f"has no effect: the pipeline began with `{last.start}`, and the checkpoint owns the offsets"
+    began = start_text_of(last.start)
+    if began != pipeline.source.start_text():
+        effect = f"has no effect: the pipeline began with `{began}`, and the checkpoint owns the offsets"
         yield Change("start-changed", pipeline.source.start_text(), effect)
 
 

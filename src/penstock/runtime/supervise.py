@@ -29,6 +29,7 @@ from penstock.source import start
 from penstock.source.subscription import Subscription, subscribe
 from penstock.spec.model import Every, Pipeline
 from penstock.spec.real_time import batch_of
+from penstock.spec.start import start_text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -139,9 +140,9 @@ def held_back(topics: Iterable[str]) -> str:
 def report_ignored_start(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> None:
     """S4: the start position counts once. A change afterwards must not look as if it had an effect."""
     last = assembly.ledger.last()
-    if last and last.start != pipeline.source.start_text():
+    if last and (began := start_text_of(last.start)) != pipeline.source.start_text():
         watch.warn(
-            f"`start: {pipeline.source.start_text()}` has no effect: this pipeline began with `{last.start}` and has "
+            f"`start: {pipeline.source.start_text()}` has no effect: this pipeline began with `{began}` and has "
             f"processed {last.batch + 1} batches; the checkpoint owns the offsets"
         )
 

@@ -59,8 +59,8 @@ def require_names(sink: str, incoming: Incoming, without: str) -> None:
     for name in dict.fromkeys(name for name, _ in _parts(incoming.columns)):
         if found := sorted(set(name) & set(without)):
             raise SpecInvalid(
-                f"sink '{sink}' takes no column called '{name}', as view '{incoming.view}' has one",
-                cause=f"the table cannot have names with {' '.join(map(repr, found))}",
+                f"sink '{sink}' cannot have a column called '{name}', which view '{incoming.view}' has",
+                cause=f"its table allows no {' '.join(map(repr, found))} in a name",
                 next_command=f"give it another name in a step: select `{name}` as other"
                 if name in incoming.columns.names
                 else "give that field another name in the schema, or make its struct anew in a step (named_struct)",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Literal
 
@@ -11,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from penstock.spec.formats import AnyFormat
 from penstock.spec.java_pattern import differs
-from penstock.spec.start import Partition, Start
+from penstock.spec.start import Partition, Start, start_text
 from penstock.spec.words import Part, Text, TopicName, ViewName
 
 KafkaColumn = Literal["key", "value", "headers", "header_map", "timestamp_type"]
@@ -129,7 +128,5 @@ class Source(Part):
         return self.topics[topic].view or topic.replace(".", "_").replace("-", "_")
 
     def start_text(self) -> str:
-        """The start position as one line, to compare and to show."""
-        if isinstance(self.start, str):
-            return self.start
-        return json.dumps(self.start.model_dump(exclude_defaults=True), sort_keys=True)
+        """Where it begins, in one line."""
+        return start_text(self.start)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WrapValidator, model_validator
@@ -14,6 +15,7 @@ from penstock.spec import duration
 from penstock.spec.words import Part, TopicName
 
 _SECONDS = range(10**8, 10**11)  # as milliseconds these are of 1970 to 1973, when there was no Kafka
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EARLIEST, LATEST = -2, -1  # Kafka's own markers, accepted wherever an offset is
 
 
@@ -22,6 +24,15 @@ def milliseconds(text: str) -> int:
     moment = datetime.fromisoformat(text)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
+
+
+def time_text(at: int) -> str | int:
+    """The inverse of `milliseconds`; a number that is no date stays a number."""
+    try:
+        found = _EPOCH + timedelta(milliseconds=at)
+    except OverflowError:
+        return at
+    return found.isoformat(timespec="milliseconds" if at % 1000 else "seconds").replace("+00:00", "Z")
 
 
 def moment(text: str) -> int:
@@ -115,3 +126,22 @@ class StartAt(Part):
 
 
 Start = Literal["earliest", "latest"] | StartAt
+
+
+def start_text(start: Start) -> str:
+    """A start position in one line, to compare and to show. The ledger keeps it."""
+    if isinstance(start, str):
+        return start
+    return json.dumps(start.model_dump(exclude_defaults=True) | _dated(start), sort_keys=True)
+
+
+def start_text_of(kept: str) -> str:
+    """The same, of what a ledger kept: older versions wrote times as milliseconds."""
+    return start_text(StartAt.model_validate_json(kept)) if kept.startswith("{") else kept
+
+
+def _dated(start: StartAt) -> dict[str, Any]:
+    def dated(given: Any) -> Any:
+        return {name: dated(value) for name, value in given.items()} if isinstance(given, dict) else time_text(given)
+
+    return {} if start.timestamp is None else {"timestamp": dated(start.timestamp)}

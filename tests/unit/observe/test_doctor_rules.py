@@ -247,10 +247,16 @@ def test_hot_partition_is_held_against_the_others_in_what_arrives_and_in_what_wa
     assert (found.cause, found.evidence) == (
         "hot-partition",
         (
-            "333 offsets/s arrive in it, on average 0 in each of the others",
+            "333 offsets/s arrive in it, none in the others",
             "163,098 offsets wait in it, on average 148,514 in each of the others",
         ),
     )
+
+
+def test_hot_partition_that_gets_nothing_now_is_held_against_the_others_in_what_waits() -> None:
+    parts = [partition(0, 9_000, arriving=0.0), *(partition(p, 0, arriving=0.0) for p in (1, 2))]
+    [found] = examine(replace(HEALTHY, lag=measured(parts, 5_000.0)))
+    assert (found.cause, found.evidence) == ("hot-partition", ("9,000 offsets wait in it, none in the others",))
 
 
 def test_smaller_batches_do_not_make_a_sink_slow() -> None:

@@ -83,7 +83,7 @@ def test_name_that_delta_cannot_have_is_refused_unless_the_table_maps_names(tmp_
     odd = Incoming("v", StructType([StructField("id", StringType()), StructField("we ird", StringType())]))
     with pytest.raises(SpecInvalid) as refused:
         DeltaSink("out", tmp_path).suits(odd)
-    assert refused.value.what == "sink 'out' takes no column called 'we ird', as view 'v' has one"
+    assert refused.value.what == "sink 'out' cannot have a column called 'we ird', which view 'v' has"
     assert refused.value.next_command == "give it another name in a step: select `we ird` as other"
     ParquetSink("out", tmp_path).suits(odd)
     table = pa.table({"id": ["a"]})
