@@ -23,6 +23,7 @@ from penstock.transform.sql import columns_behind
 pytestmark = pytest.mark.usefixtures("spark")
 
 ONCE: dict[str, Any] = {"from": "payments", "key": ["payment_id"], "time": "event_time", "within": "10m"}
+EPOCHS: dict[str, Any] = {"from": "events", "time": "at"}
 
 
 def test_rows_without_repetitions_reach_kafka_once_from_several_partitions(payments: Payments) -> None:
@@ -183,6 +184,72 @@ def test_case_of_complete_output_sees_what_a_table_in_memory_holds(tmp_path: Pat
     given = [{"t": [{"value": {"key": "a", "at": "2026-11-01T10:00:00Z"}}]} for _ in range(2)]
     cases = [{"name": "twice", "given": given, "expect": {"sinks": {"out": [{"key": "a", "n": 2}]}}}]
     YAML().dump({"cases": cases}, tmp_path / "spec.test.yaml")
+    assert [result.text() for result in case.run(tmp_path / "spec.yaml")] == [""]
+
+
+@pytest.mark.parametrize(
+    ("step", "made", "late"),
+    [
+        (
+            {"window": {**EPOCHS, "late_after": "60s", "size": "60s", "by": ["key"], "columns": {"n": "count(*)"}}},
+            [{"key": "a", "n": 2}],
+            ["late"],
+        ),
+        ({"deduplicate": {**EPOCHS, "within": "60s", "key": ["key"]}}, [{"key": key} for key in "axy"], ["late"]),
+        (
+            {
+                "join": {
+                    "left": {**EPOCHS, "late_after": "60s"},
+                    "right": {"from": "others", "time": "at", "late_after": "60s"},
+                    "on": ["key"],
+                    "within": "50s",
+                    "columns": {"key": "events.key"},
+                }
+            },
+            [{"key": key} for key in "aaaxy"],
+            ["late_left", "late_right"],
+        ),
+        (
+            {
+                "state": {
+                    **EPOCHS,
+                    "late_after": "60s",
+                    "key": ["key"],
+                    "processor": "tests.stateful_processors:Quiet",
+                    "fields": {"key": "string", "n": "int"},
+                    "timers": "event",
+                }
+            },
+            [{"key": "a", "n": 2}],
+            ["late"],
+        ),
+    ],
+    ids=["window", "deduplicate", "join", "state"],
+)
+def test_event_time_of_a_step_can_be_a_number(
+    tmp_path: Path, step: dict[str, Any], made: list[dict[str, Any]], late: list[str]
+) -> None:
+    """In the stream and in the batch: the watermark it makes closes, forgets and tells late records."""
+    value = {"format": "json", "schema": {"fields": {"key": "string", "at": {"type": "timestamp", "epoch": "ms"}}}}
+    topics = {name: {"value": value} for name in ("events", "others")}
+    sinks = {"out": {"from": "made", "console": {}}}
+    sinks |= {name: {"from": f"made_{name}", "console": {}} for name in late}
+    spec = {
+        "name": "numbers",
+        "kafka": {"bootstrap": "nowhere:9092"},
+        "source": {"topics": topics if "join" in step else {"events": topics["events"]}},
+        "transform": [{"view": "made", **step}],
+        "sinks": sinks,
+    }
+    YAML().dump(spec, tmp_path / "spec.yaml")
+    began = 1_700_000_000_000
+    batches = [[("a", 0), ("a", 1_000)], [("x", 600_000)], [("y", 600_000)], [("b", 2_000)]]
+    given = [
+        {name: [{"value": {"key": key, "at": began + at}} for key, at in batch] for name in spec["source"]["topics"]}  # type: ignore[index]
+        for batch in batches
+    ]
+    expect = {"sinks": {"out": made, **{name: [{"key": "b"}] for name in late}}}
+    YAML().dump({"cases": [{"name": "numbers", "given": given, "expect": expect}]}, tmp_path / "spec.test.yaml")
     assert [result.text() for result in case.run(tmp_path / "spec.yaml")] == [""]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.record import RESERVED
 from penstock.spec.rule_mistakes import declared_of
 from penstock.spec.stateful import AnyStateful, Join, Window
-from penstock.spec.types import Scalar, Struct
+from penstock.spec.types import Struct
 
 if TYPE_CHECKING:
     from penstock.spec.cross import CrossMistake
@@ -55,7 +55,7 @@ def _of_columns(view: str, columns: list[tuple[_Place, str]], struct: Struct) ->
 def _of_time(view: str, named: tuple[_Place, str | None], struct: Struct) -> Iterator[CrossMistake]:
     where, name = named
     kinds = {member.name: member.type for member in struct.members}
-    times = [each for each, kind in kinds.items() if kind == Scalar("timestamp")]
+    times = [each for each, kind in kinds.items() if kind.ddl() == "timestamp"]
     if name is None or name in times:
         return
     kind = kinds.get(name)

@@ -38,10 +38,11 @@ def mistakes(
     steps: list[dict[str, Any]],
     trigger: Any = "continuous",
     more: dict[str, Any] | None = None,
+    at: Any = "timestamp",
     **sinks: Any,
 ) -> list[tuple[str, str]]:
     """Path and message of every mistake."""
-    value = {"format": "json", "schema": {"fields": {"key": "string", "at": "timestamp"}}}
+    value = {"format": "json", "schema": {"fields": {"key": "string", "at": at}}}
     spec = {
         "name": "stateful",
         "kafka": {"bootstrap": "localhost:9092"},
@@ -91,6 +92,27 @@ def test_fields_that_the_source_view_of_a_step_does_not_have(
     [(found, said)] = mistakes(tmp_path, [{"view": "made", **step}])
     assert found == f"transform[0].{path}"
     assert text in said
+
+
+@pytest.mark.parametrize("epoch", ["s", "ms", "us"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"window": WINDOW},
+        {"deduplicate": FIRST},
+        {"join": JOIN},
+        {"state": {**STATE, "time": "at", "late_after": "1m"}},
+    ],
+    ids=["window", "deduplicate", "join", "state"],
+)
+def test_timestamp_that_is_written_as_a_number_is_an_event_time(
+    tmp_path: Path, step: dict[str, Any], epoch: str
+) -> None:
+    (tmp_path / "quiet.py").write_text("class Quiet: ...")
+    at = {"type": "timestamp", "epoch": epoch}
+    assert mistakes(tmp_path, [{"view": "made", **step}], at=at) == []
+    [(path, text)] = mistakes(tmp_path, [{"view": "made", **step}], at={**at, "type": "timestamp_ntz"})[:1]
+    assert (path.endswith(".time"), text) == (True, "'at' is timestamp_ntz, and not a timestamp")
 
 
 def test_fields_of_a_view_that_sql_makes_are_not_for_check_to_judge(tmp_path: Path) -> None:
