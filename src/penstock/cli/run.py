@@ -54,10 +54,6 @@ def run(
 
     With --from and --to: send that range of offsets through the same spec, once, beside the stream and its checkpoint.
     """
-    from penstock.checkpoint.log import SparkLog
-    from penstock.cli import live
-    from penstock.runtime import backfill, supervise
-    from penstock.runtime.watch import StopRequest
     from penstock.spec.load import load
 
     if (first is None) != (end is None) or (name and first is None):
@@ -65,6 +61,12 @@ def run(
     if first is not None and (until_caught_up or accept):
         raise BadArgument("a backfill takes neither --until-caught-up nor --accept", next_command="penstock run --help")
     pipeline = load(file)
+
+    from penstock.checkpoint.log import SparkLog
+    from penstock.cli import live
+    from penstock.runtime import backfill, supervise
+    from penstock.runtime.watch import StopRequest
+
     display = live.watch(as_json)
     stop, empty = StopRequest(), False
 
