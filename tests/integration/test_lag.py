@@ -54,6 +54,7 @@ def test_lag_agrees_with_kafkas_own_tool(payments: Payments) -> None:
     payments.run()
     payments.produce(700, seed=8)
     told: dict[str, Any] = json.loads(payments.cli("lag", str(payments.file), "--json").stdout)
+    took = time.time() - before
     Draft202012Validator(LAG).validate(told)
     assert told["lag"] == 700
     assert {(p["topic"], p["partition"]): (p["position"], p["end"], p["lag"]) for p in told["partitions"]} == (
@@ -65,7 +66,8 @@ def test_lag_agrees_with_kafkas_own_tool(payments: Payments) -> None:
     assert all(not p["estimated"] and 0 <= p["behind_s"] <= time.time() - before for p in late)
     assert told["catch_up_s"] > 0
     assert (told["running"], told["catching_up"]) == (False, False)
-    assert told["arriving"] == pytest.approx(2_700 / 60)
+    came = round(told["arriving"] * 60)  # within the last minute: all of it, unless the run took that long
+    assert came == 2_700 if took < 60 else 0 < came <= 2_700
     page = penstock("lag", payments.file).stdout
     assert page.startswith(f"{payments.pipeline.name}: not running, 700 offsets behind, the oldest record by ")
 
