@@ -343,7 +343,7 @@ def test_command_in_a_process_of_its_own_prints_a_page_and_leaves_no_file(paymen
     assert everything(payments) == before
     assert done.stderr == ""
     assert done.stdout.splitlines()[-1] == "could start"
-    assert "  no checkpoint yet: begins at `earliest`; lag 1 offsets" in done.stdout.splitlines()
+    assert "  no checkpoint yet: begins at `earliest`; lag 1 offset" in done.stdout.splitlines()
     assert max(len(line) for line in done.stdout.splitlines() if str(payments.directory) not in line) <= 80
 
     (payments.directory / "functions.py").write_text("def odd(rows):\n    return rows.select('nowhere', '_kafka')\n")

@@ -20,7 +20,7 @@ from penstock.checkpoint.files import put
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
-from penstock.errors import BatchTooLarge, PenstockError
+from penstock.errors import BatchTooLarge, PenstockError, counted
 
 MOST = 2  # deaths
 # What is left of a driver whose engine or workers died for want of memory is an error in words.
@@ -48,7 +48,8 @@ class Attempts:
         if not size:
             return
         raise BatchTooLarge(
-            f"the driver died {self.deaths} times while it ran batch {self.batch} of {size:,} offsets",
+            f"the driver died {counted(self.deaths, 'time')} while it ran batch {self.batch} "
+            f"of {counted(size, 'offset')}",
             cause="most often such a batch needs more memory than there is, and it would come again as it is",
             next_command="penstock split FILE, which makes the batch smaller; or, if it died of something else: "
             f"penstock run FILE --accept {BatchTooLarge.code}",

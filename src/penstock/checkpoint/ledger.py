@@ -20,7 +20,7 @@ from typing import Any
 
 from penstock.checkpoint import chain
 from penstock.checkpoint.files import sync_directory
-from penstock.errors import CheckpointForeign
+from penstock.errors import CheckpointForeign, counted
 from penstock.record import OffsetRange
 
 BATCHES_PER_FILE = 1000
@@ -122,7 +122,7 @@ class Entry:
         if not self.doubtful:
             return None
         where = ", ".join(map(str, self.doubtful))
-        return f"up to {self.in_doubt:,} records are lost, because they expired while they were read: {where}"
+        return f"up to {counted(self.in_doubt, 'record')} lost to expiry during the read: {where}"
 
     @property
     def read(self) -> int:

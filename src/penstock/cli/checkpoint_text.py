@@ -163,10 +163,10 @@ def _positions(found: Document, columns: int) -> list[str]:
     ]
     lines = _table(("partition", "next", "end", "lag"), rows, columns)
     if len(places) > _SHOWN:
-        lines.append(f"  {len(places) - _SHOWN} more partitions")
+        lines.append(f"  {counted(len(places) - _SHOWN, 'more partition')}")
     if found["no_lag"]:
         return lines + wrapped(f"without lag: {found['no_lag']}", columns, 1)
-    return [*lines, f"  lag {found['lag']:,} offsets"]
+    return [*lines, f"  lag {counted(found['lag'], 'offset')}"]
 
 
 def _ledger(books: Document, columns: int) -> list[str]:
@@ -177,7 +177,9 @@ def _ledger(books: Document, columns: int) -> list[str]:
         f"{counted(books['entries'], 'entry', 'entries')}, {span}, the last one {books['time']}", columns, 1
     )
     written = "".join(f", {number:,} to {name}" for name, number in books["written"].items())
-    lines += wrapped(f"{books['read']:,} records read{written}, {books['dead']:,} dead letters", columns, 1)
+    lines += wrapped(
+        f"{counted(books['read'], 'record')} read{written}, {counted(books['dead'], 'dead letter')}", columns, 1
+    )
     if books["seeks"]:
         lines += wrapped(f"seeks: batch {', '.join(map(str, books['seeks']))}", columns, 1)
     for name, said in (
@@ -187,7 +189,7 @@ def _ledger(books: Document, columns: int) -> list[str]:
     ):
         if books[name]:
             number = sum(r["end"] - r["start"] for r in books[name])
-            lines += [f"  {number:,} offsets {said}", *_ranges(books[name], columns)]
+            lines += [f"  {counted(number, 'offset')} {said}", *_ranges(books[name], columns)]
     return lines
 
 

@@ -11,7 +11,7 @@ import typer
 from penstock.cli import letter_text, output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson, SpecFile
-from penstock.errors import NotWritable
+from penstock.errors import NotWritable, counted
 
 if TYPE_CHECKING:
     from penstock.runtime.replay.letters import Letter
@@ -166,7 +166,7 @@ def export(
     except OSError as error:
         raise NotWritable(f"cannot write {to}", cause=error.strerror, next_command="choose another file") from None
     data = {"exported": lines, "to": str(to)}
-    output.emit(data, as_json, lambda: output.say(f"{lines:,} dead letters in {to}"))
+    output.emit(data, as_json, lambda: output.say(f"{counted(lines, 'dead letter')} in {to}"))
 
 
 def _with_bytes(pipeline: Pipeline, id_: str) -> list[tuple[Letter, Any]]:

@@ -13,7 +13,7 @@ import typer
 from penstock.cli import letter_text, output, table
 from penstock.cli.dlq import Class, Reason, Since, Stage, Topic, Until, dlq
 from penstock.cli.output import AsJson, SpecFile
-from penstock.errors import naming
+from penstock.errors import counted, naming
 
 if TYPE_CHECKING:
     from penstock.runtime.replay.choice import Choice
@@ -107,16 +107,16 @@ def _warnings(pipeline: Pipeline) -> list[str]:
 
 def tried(found: Mapping[str, Any], again: str, columns: int | None) -> Iterator[str]:
     went = f", the rest of replay {found['goes_on']}" if found["goes_on"] else ""
-    yield f"{found['letters']:,} dead letters{went}; nothing is changed by this dry run"
+    yield f"{counted(found['letters'], 'dead letter')}{went}; nothing is changed by this dry run"
     if found["letters"]:
-        rows = ", ".join(f"{n:,} rows to {name}" for name, n in found["rows"].items())
+        rows = ", ".join(f"{counted(n, 'row')} to {name}" for name, n in found["rows"].items())
         yield table.fitting(f"{found['would_pass']:>8,}  would pass: {rows}", columns)
         if found["would_be_dropped"]:
             yield f"{found['would_be_dropped']:>8,}  would be dropped by a rule"
         yield f"{found['would_die_again']:>8,}  would die again"
         for group in found["reasons"]:
             said = f"{group['stage']}, {group['class']}: {output.clean(group['reason'])}"
-            yield from letter_text.counted(group["count"], said, columns, indent=10)
+            yield from letter_text.count_lines(group["count"], said, columns, indent=10)
             yield table.fitting(f"{'':>20}e.g. {output.clean(group['sample'])}".replace("\n", " "), columns)
     yield from _left_out(found["left_out"], columns)
     for text in found["warnings"]:
@@ -130,7 +130,7 @@ def done(outcome: Mapping[str, Any], left_out: Mapping[str, int], columns: int |
         yield "nothing to replay"
     else:
         rows = ", ".join(_went(outcome, name) for name in outcome["written"]) or "no rows"
-        yield table.fitting(f"replay {outcome['replay']}: {outcome['letters']:,} dead letters", columns)
+        yield table.fitting(f"replay {outcome['replay']}: {counted(outcome['letters'], 'dead letter')}", columns)
         yield table.fitting(f"{outcome['passed']:>8,}  passed: {rows}", columns)
         if outcome["dropped"]:
             yield f"{outcome['dropped']:>8,}  dropped by a rule"
@@ -140,7 +140,9 @@ def done(outcome: Mapping[str, Any], left_out: Mapping[str, int], columns: int |
 
 def _went(outcome: Mapping[str, Any], sink: str) -> str:
     dropped = outcome["left_out_before"].get(sink)
-    return f"{outcome['written'][sink]:,} rows to {sink}" + (f" ({dropped:,} left out before it)" if dropped else "")
+    return f"{counted(outcome['written'][sink], 'row')} to {sink}" + (
+        f" ({dropped:,} left out before it)" if dropped else ""
+    )
 
 
 def _done(outcome: Replayed | None) -> dict[str, Any]:
@@ -157,7 +159,7 @@ def _done(outcome: Replayed | None) -> dict[str, Any]:
 
 def _left_out(left_out: Mapping[str, int], columns: int | None) -> Iterator[str]:
     for why, n in left_out.items():
-        yield from letter_text.counted(n, f"left out: {why}", columns)
+        yield from letter_text.count_lines(n, f"left out: {why}", columns)
 
 
 def _lines(as_json: bool) -> Watch:
@@ -168,7 +170,8 @@ def _lines(as_json: bool) -> Watch:
         def batch_done(self, entry: Entry, seconds: float) -> None:
             if not as_json:
                 output.note(
-                    f"batch {entry.batch}: {entry.read:,} letters, {entry.dead:,} died again in {seconds:.1f} s"
+                    f"batch {entry.batch}: {counted(entry.read, 'letter')}, "
+                    f"{entry.dead:,} died again in {seconds:.1f} s"
                 )
 
     return Lines()

@@ -130,7 +130,9 @@ def show(pipeline: Pipeline, found: Lag, show_all: bool) -> None:
     for line in table.lines(columns, rows, within - 2 if within else None) if rows else ():
         output.say(f"  {line}")
     if rest := worst[len(shown) :]:
-        output.say(f"  {len(rest):,} more partitions, lag {sum(each.lag for each in rest):,}; to see them: --all")
+        output.say(
+            f"  {counted(len(rest), 'more partition')}, lag {sum(each.lag for each in rest):,}; to see them: --all"
+        )
     if found.hot:
         hot = ", ".join(f"{topic}-{partition}" for topic, partition in found.hot)
         output.say(output.clean(f"  hot, far above the others: {hot}"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.cli import output
 from penstock.cli.output import clean
 from penstock.cli.table import fitting
+from penstock.errors import counted
 
 if TYPE_CHECKING:
     from penstock.route.dead_letter import DeadLetter
@@ -30,7 +31,7 @@ def listed(
 ) -> Iterator[str]:
     """`more`: letters that match and are not shown. `hidden`: those that match and were replayed. `others`: where
     nothing matches, what there is instead."""
-    yield f"{len(letters) + more:,} dead letters" + (f" ({hidden:,} replayed ones: --all)" if hidden else "")
+    yield counted(len(letters) + more, "dead letter") + (f" ({hidden:,} replayed ones: --all)" if hidden else "")
     rows = [(clean(each.id), moment(each.timestamp_ms), each.last.error_class) for each in letters]
     sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
     beside = sum(sizes) + 2 * len(sizes)
@@ -45,7 +46,7 @@ def listed(
     if more:
         yield f"{more:,} more: --limit {len(letters) + more}"
     for kind, number in sorted((others or {}).items()):
-        yield from counted(number, f"of another kind: {kind}", columns)
+        yield from count_lines(number, f"of another kind: {kind}", columns)
 
 
 def _marked(letter: Letter) -> str:
@@ -55,7 +56,7 @@ def _marked(letter: Letter) -> str:
     if letter.state == "replaying":
         marks.append(f"in replay {letter.replays[-1]}, not finished")
     if len(letter.deaths) > 1:
-        marks.append(f"died {len(letter.deaths)} times")
+        marks.append(f"died {counted(len(letter.deaths), 'time')}")
     return f"[{', '.join(marks)}] {letter.last.reason}" if marks else letter.last.reason
 
 
@@ -81,12 +82,12 @@ def shown(letter: Letter, whole: DeadLetter, died: Mapping[tuple[str, int], str]
 
 
 def grouped(groups: Sequence[Mapping[str, Any]], total: int, replayed: int, columns: int | None) -> Iterator[str]:
-    yield f"{total:,} dead letters" + (f", {replayed:,} more were replayed" if replayed else "")
+    yield counted(total, "dead letter") + (f", {replayed:,} more were replayed" if replayed else "")
     for group in groups:
         ids = ", ".join(map(str, group["schema_ids"][:_SHOWN])) + ", …" * (len(group["schema_ids"]) > _SHOWN)
         where = clean(group["topic"]) + (f" (schema {ids})" if ids else "")
         said = f"{where}: {group['stage']}, {group['class']}: {clean(group['reason'])}"
-        yield from counted(group["count"], said, columns)
+        yield from count_lines(group["count"], said, columns)
         yield fitting(f"{'':>10}e.g. {clean(group['sample'])}".replace("\n", " "), columns)
 
 
@@ -99,7 +100,7 @@ def wrapped(text: str, columns: int | None, indent: str = "") -> Iterator[str]:
         yield from (indent + part for part in parts or [""])
 
 
-def counted(number: int, text: str, columns: int | None, indent: int = 0) -> Iterator[str]:
+def count_lines(number: int, text: str, columns: int | None, indent: int = 0) -> Iterator[str]:
     """A number, and what it is the number of: on as many lines as that needs."""
     for at, line in enumerate(wrapped(text.replace("\n", " "), columns, " " * (indent + 10))):
         yield line if at else f"{'':>{indent}}{number:>8,}  {line[indent + 10 :]}"
@@ -115,10 +116,10 @@ def _bytes(value: bytes | None) -> str:
     if value is None:
         return "null"
     head = value[:_BYTES]
-    more = f" … and {len(value) - _BYTES:,} bytes more: --json" if len(value) > _BYTES else ""
+    more = f" … and {counted(len(value) - _BYTES, 'byte')} more: --json" if len(value) > _BYTES else ""
     try:
         text = head.decode("utf-8", "strict" if not more else "ignore")
     except UnicodeDecodeError:
         text = ""
     readable = bool(text) and all(c.isprintable() or c in "\n\t" for c in text)
-    return (text if readable else head.hex(" ")) + more + f" ({len(value):,} bytes)"
+    return (text if readable else head.hex(" ")) + more + f" ({counted(len(value), 'byte')})"

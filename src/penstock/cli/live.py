@@ -68,7 +68,7 @@ class Display(Watch):
         rate, left = f"{_number(p.rate)}/s", output.span(p.seconds_left)
         if self._range is None:
             return f"lag {_number(p.lag)}, {rate}, {left} left"
-        return f"{_number(p.lag)} of {self._range:,} offsets to go, {rate}, {left} left"
+        return f"{_number(p.lag)} of {counted(self._range, 'offset')} to go, {rate}, {left} left"
 
     def _look_at_ends(self, pipeline: Pipeline) -> None:
         """Ask Kafka for the ends now and then.
@@ -146,9 +146,9 @@ class Lines(Display):
     def decided(self, decision: Decision) -> None:
         said = decision.said
         if decision.changed:
-            output.note(f"rate: {decision.before:,} -> {decision.cap:,} offsets a batch: {said}")
+            output.note(f"rate: {decision.before:,} -> {counted(decision.cap, 'offset')} a batch: {said}")
         elif decision.wanted != decision.cap and decision.reason != "not-worth-a-restart":
-            wanted = f"{decision.wanted:,} offsets a batch wanted instead of {decision.cap:,}"
+            wanted = f"{counted(decision.wanted, 'offset')} a batch wanted instead of {decision.cap:,}"
             output.note(f"rate: {wanted}: {said}; the query is started again")
         elif decision.reason == "advice":
             output.note(f"rate: {said}")
@@ -233,7 +233,7 @@ class Panel(Lines):
 
     def batch_done(self, entry: Entry, seconds: float) -> None:
         self.progress.batch_done(entry, seconds)
-        self._last = f"batch {entry.batch}: {entry.read:,} records in {seconds:.1f} s"
+        self._last = f"batch {entry.batch}: {counted(entry.read, 'record')} in {seconds:.1f} s"
 
     def close(self) -> None:
         super().close()
@@ -249,7 +249,9 @@ class Panel(Lines):
         total = self._range if self._range is not None or p.lag is None else p.lag + p.read
         done = total - p.lag if total and p.lag is not None else 0
         rows.add_row("progress", ProgressBar(total=total or 1, completed=done, width=40))
-        rows.add_row("read", f"{p.read:,} records in {p.batches} batches, {_number(p.rate)}/s")
+        rows.add_row(
+            "read", f"{counted(p.read, 'record')} in {counted(p.batches, 'batch', 'batches')}, {_number(p.rate)}/s"
+        )
         for name, count in p.written.items():
             rows.add_row(f"→ {name}", f"{count:,}")
         rows.add_row("dead letters", f"{p.dead:,}", style="red" if p.dead else "")

@@ -145,7 +145,7 @@ def _print_path(made: Plan) -> None:
         how = "every task has a copy" if table.broadcast else "rows are moved to be joined"
         again = f", read again after {table.refresh_s:g} s" if table.refresh_s else ""
         kept = f"; the copy in the checkpoint is {_age(table.kept_age_s)} old" if table.kept_age_s is not None else ""
-        read = f"{table.rows:,} rows ({table.megabytes:g} MB){again}"
+        read = f"{counted(table.rows, 'row')} ({table.megabytes:g} MB){again}"
         _say(f"reference {table.name}: {table.kind} {table.place}: {read}; {how}{kept}", 1)
     for route in made.routes:
         where = f" where {route.where}" if route.where else ""
@@ -191,7 +191,7 @@ def _fate(each: Difference, file: Path) -> str:
 def _print_standing(stands: Standing, running: bool) -> None:
     output.say("start")
     if stands.query is None:
-        _say(f"no checkpoint yet: begins at `{stands.start}`; lag {stands.lag:,} offsets", 1)
+        _say(f"no checkpoint yet: begins at `{stands.start}`; lag {counted(stands.lag, 'offset')}", 1)
     else:
         _say(f"goes on after {counted(stands.committed, 'batch', 'batches')}; lag {stands.lag:,} offsets", 1)
     if stands.replay is not None:
@@ -204,7 +204,7 @@ def _print_standing(stands: Standing, running: bool) -> None:
         for each in found[:_SHOWN]:
             _say(f"{topic}-{each.partition}: next offset {each.next:,}, end {each.end:,}, lag {each.lag:,}", 1)
         if rest := found[_SHOWN:]:
-            _say(f"{topic}: {len(rest)} more partitions, lag {sum(each.lag for each in rest):,}", 1)
+            _say(f"{topic}: {counted(len(rest), 'more partition')}, lag {sum(each.lag for each in rest):,}", 1)
 
 
 def _print_list(title: str, texts: list[str]) -> None:

@@ -10,6 +10,7 @@ import typer
 from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson, SpecFile
+from penstock.errors import counted
 
 
 @app.command()
@@ -32,7 +33,7 @@ def split(
     done = run(pipeline, offsets)
 
     def human() -> None:
-        output.say(f"batch {done.batch}: {done.after:,} offsets instead of {done.before:,}")
+        output.say(f"batch {done.batch}: {counted(done.after, 'offset')} instead of {done.before:,}")
         for each in done.ranges:
             output.say(f"  {each}")
         output.say(f"the old entry: {done.kept}")

@@ -26,6 +26,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from penstock.control.fit import Fit, learned
+from penstock.errors import counted
 
 SHORT_S, LONG_S = 5.0, 120.0  # the guard of step 9
 _BAND, _WIDE_BAND = 0.15, 0.25  # of the goal; the wide one where that is not the target
@@ -239,7 +240,7 @@ def _advised(state: State, batch: Measurement, policy: Policy, fixed: Decision) 
     if batch.first:
         return state, fixed
     short, long = policy.guard
-    took = f"a batch of {batch.offsets:,} offsets took {batch.seconds:.1f} s"
+    took = f"a batch of {counted(batch.offsets, 'offset')} took {batch.seconds:.1f} s"
     if batch.seconds > long and batch.offsets * 2 > batch.cap:
         side, said = "halve", f"{took}: halve `rate.max_offsets`, or set `rate.target_batch`"
     elif batch.seconds < short and batch.full:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from penstock.encode.encoded import Encoder
 from penstock.encode.formats import Prepared, prepare
-from penstock.errors import SpecInvalid, first_line
+from penstock.errors import SpecInvalid, counted, first_line
 from penstock.kafka.schema_registry import SchemaRegistry
 from penstock.record import (
     DELETED,
@@ -69,7 +69,7 @@ class EncodeRecords:
             if encoder is not None:
                 columns[name] = _encoded(encoder, columns[name], failures)
         for i, size in self._too_large(columns):
-            why = f"the record has {size:,} bytes, the topic takes {self.largest:,} (`max.message.bytes`)"
+            why = f"the record has {counted(size, 'byte')}, the topic takes {self.largest:,} (`max.message.bytes`)"
             failures.setdefault(i, Failure(TOO_LARGE, why))
         if self.keyed:
             for i in pc.indices_nonzero(columns["key"].is_null()).to_pylist():

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from penstock.errors import Fenced, KafkaUnreachable, PenstockError, SinkFailed
+from penstock.errors import Fenced, KafkaUnreachable, PenstockError, SinkFailed, counted
 from penstock.kafka import connection
 
 T = TypeVar("T")
@@ -238,7 +238,7 @@ def _within(seconds: float, call: Callable[[], None]) -> None:
 
 def _too_much(said: str, count: int) -> SinkFailed:
     return SinkFailed(
-        f"Kafka refused {count} records; nothing of the transaction was written",
+        f"Kafka refused {counted(count, 'record')}; nothing of the transaction was written",
         cause=said,
         next_command="if one is too large: raise `max.message.bytes` of the topic above that of the source's",
     )

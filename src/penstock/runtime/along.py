@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.decode.worker import RAW_KEY, RAW_VALUE, DecodeBatches
-from penstock.errors import SinkFailed
+from penstock.errors import SinkFailed, counted
 from penstock.kafka.consume import headers_of, position, visible
 from penstock.kafka.transaction import Place
 from penstock.record import KAFKA, ON_REQUEST, ORIGIN, Batch, Failure
@@ -177,7 +177,7 @@ class KeptLetters:
                 found = {}
         if left:
             raise SinkFailed(
-                f"{left} dead records of {topic}-{partition} are gone from Kafka",
+                f"{counted(left, 'dead record')} of {topic}-{partition} {'is' if left == 1 else 'are'} gone from Kafka",
                 cause="they expired, or the topic was made again, while their batch was written",
                 next_command="penstock lag FILE shows what is left; nothing more of that partition was sent",
             )

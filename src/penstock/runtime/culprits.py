@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from penstock.errors import StepFailed
+from penstock.errors import StepFailed, counted
 from penstock.record import FAILED_STEP, KAFKA, Failure, OffsetRange, shortened
 from penstock.runtime.inlet import Inlet, Position, is_one_of, source_views
 from penstock.runtime.watch import Report, unheard
@@ -34,8 +34,8 @@ _NOISE = re.compile(r' SQLSTATE: \w+| To return NULL instead, use .*| If necessa
 
 def searching(batch: int, ranges: Iterable[OffsetRange]) -> str:
     """To be told before a search: it takes as long as many small batches, and says nothing meanwhile."""
-    offsets = sum(map(len, ranges))
-    return f"batch {batch}: a step or a condition fails on some record; looking for which, among {offsets:,} offsets"
+    among = counted(sum(map(len, ranges)), "offset")
+    return f"batch {batch}: a step or a condition fails on some record; looking for which, among {among}"
 
 
 def whole(error: BaseException | None) -> str:
@@ -105,7 +105,7 @@ def culprits(
     _search([r for r in ranges if len(r)], tried, found)
     if len(found) > MOST:
         raise StepFailed(
-            f"the steps up to '{view}' fail on more than {MOST} records of a batch",
+            f"the steps up to '{view}' fail on more than {counted(MOST, 'record')} of a batch",
             cause=next(iter(found.values())).reason,
             next_command="the step is wrong, and not the records: correct it, or let it cope with such values "
             "(try_divide, try_cast), then: penstock run FILE; single records would become dead letters",

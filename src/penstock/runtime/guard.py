@@ -10,7 +10,7 @@ from penstock.checkpoint.files import wrong_with
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import SparkLog
-from penstock.errors import CheckpointForeign, CheckpointMissing, LedgerDamaged, LedgerMissing
+from penstock.errors import CheckpointForeign, CheckpointMissing, LedgerDamaged, LedgerMissing, counted
 
 _NAMED = 3  # damaged lines
 
@@ -76,7 +76,8 @@ def _of_another(home: Home, last: Entry, pipeline: str) -> CheckpointForeign:
 
 def _gone(home: Home, last: Entry) -> CheckpointMissing:
     return CheckpointMissing(
-        f"the ledger knows {last.batch + 1} batches of pipeline '{last.pipeline}', but Spark's checkpoint is gone",
+        f"the ledger knows {counted(last.batch + 1, 'batch', 'batches')} of pipeline '{last.pipeline}', "
+        "but Spark's checkpoint is gone",
         cause=f"{home.spark} is missing: starting anew would read from `start:` and write records a second time",
         next_command=f"restore {home.spark} from a backup; or begin a new query: "
         f"penstock run FILE --accept {CheckpointMissing.code}",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry
-from penstock.errors import EngineFailed, PenstockError
+from penstock.errors import EngineFailed, PenstockError, counted
 from penstock.runtime import build
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.engine import session
@@ -98,7 +98,7 @@ class Perseverance:
 
 def losses(entry: Entry) -> list[str]:
     """What to say of a batch that did not get everything (S8)."""
-    said = [f"{len(lost):,} offsets expired unread: {lost}" for lost in entry.lost]
+    said = [f"{counted(len(lost), 'offset')} expired unread: {lost}" for lost in entry.lost]
     return [*said, entry.doubt] if entry.doubt else said
 
 

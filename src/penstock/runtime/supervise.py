@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.home import ANOTHER, Home
+from penstock.errors import counted
 from penstock.kafka.connection import client_config
 from penstock.record import Batch, Known, ends_of
 from penstock.runtime import build, guard, remembered
@@ -143,7 +144,7 @@ def report_ignored_start(pipeline: Pipeline, assembly: Assembly, watch: Watch) -
     if last and (began := start_text_of(last.start)) != pipeline.source.start_text():
         watch.warn(
             f"`start: {pipeline.source.start_text()}` has no effect: this pipeline began with `{began}` and has "
-            f"processed {last.batch + 1} batches; the checkpoint owns the offsets"
+            f"processed {counted(last.batch + 1, 'batch', 'batches')}; the checkpoint owns the offsets"
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import SinkFailed
+from penstock.errors import SinkFailed, counted
 from penstock.record import Batch, Known
 from penstock.sink.contract import Incoming, Written
 
@@ -111,7 +111,7 @@ class MemorySink:
         made = rows.toArrow()
         if held + made.num_rows > self.most:
             raise SinkFailed(
-                f"the table '{self.table}' in memory would have {held + made.num_rows:,} rows",
+                f"the table '{self.table}' in memory would have {counted(held + made.num_rows, 'row')}",
                 cause=f"`max_rows` of sink '{self.name}' is {self.most:,}: it is for trying things out",
                 next_command="raise `max_rows`, or write to delta or parquet",
             )

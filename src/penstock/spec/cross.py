@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from penstock.errors import counted
 from penstock.record import no_column
 from penstock.spec.fields import Schema
 from penstock.spec.formats import CsvFormat, JsonFormat
@@ -61,7 +62,7 @@ def cross_check(spec: Pipeline) -> list[CrossMistake]:
 def _rate_mistakes(rate: Rate) -> list[CrossMistake]:
     found: list[CrossMistake] = []
     if rate.min_offsets is not None and rate.min_offsets > rate.max_offsets:
-        text = f"a batch cannot wait for {rate.min_offsets} offsets and read at most {rate.max_offsets}"
+        text = f"a batch cannot wait for {counted(rate.min_offsets, 'offset')} and read at most {rate.max_offsets}"
         found.append((("rate", "min_offsets"), text, []))
     if rate.max_delay is not None and rate.min_offsets is None:
         found.append((("rate", "max_delay"), "nothing waits without `min_offsets`", []))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from penstock.errors import counted
 from penstock.spec.mistake import instead
 from penstock.spec.python_step import PythonStep, parts
 from penstock.spec.stateful import State
@@ -62,7 +63,7 @@ def _wrong_number(step: PythonStep, tree: ast.Module, file: Path) -> Fault | Non
     most = len(taken.posonlyargs) + len(taken.args)
     least, given = most - len(taken.defaults), len(step.from_)
     if (given > most and not taken.vararg) or given < least:
-        return Fault(f"{file.name}:{same[0].lineno}: '{step.name}' takes {most} views, `from` names {given}")
+        return Fault(f"{file.name}:{same[0].lineno}: '{step.name}' takes {counted(most, 'view')}, `from` names {given}")
     return None
 
 

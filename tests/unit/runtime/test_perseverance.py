@@ -127,5 +127,5 @@ def test_what_was_lost_and_what_may_be_is_told_with_its_place() -> None:
     said = losses(replace(ENTRIES[0], ranges=[*lost, OffsetRange("t", 1, 5, 20)], lost=lost, doubtful=doubtful))
     assert said == [
         "1,000 offsets expired unread: t-0 [0, 1000)",
-        "up to 2 records are lost, because they expired while they were read: t-1 [5, 8)",
+        "up to 2 records lost to expiry during the read: t-1 [5, 8)",
     ]

@@ -67,7 +67,7 @@ def test_back_over_what_was_read_needs_an_order_in_every_sink_and_no_dead_letter
     assert judged(5, ORDERED, {"console": {}}) is None
     appended = SINKS["delta append"] | {"delta": {"path": "other"}}
     assert judged(5, ORDERED, appended) == "sink 'sink-1' would hold records twice"
-    assert judged(5, ORDERED, entries=[entry(0, dead=1), entry(1)]) == "1 dead letters would be written a second time"
+    assert judged(5, ORDERED, entries=[entry(0, dead=1), entry(1)]) == "1 dead letter would be written a second time"
     assert judged(15, ORDERED, entries=[entry(0, dead=1), entry(1)]) is None  # that batch is not read again
 
 

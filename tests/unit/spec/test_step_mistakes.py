@@ -95,7 +95,7 @@ def test_rule_that_cannot_be_meant(write: Write, rule: str, path: str, text: str
         (
             "python: {function: 'steps:add', from: [payments, rates]}",
             "python.function",
-            "takes 1 views, `from` names 2",
+            "takes 1 view, `from` names 2",
         ),
         ("python: {function: 'gone:add', from: payments}", "python.function", "no module 'gone'"),
         ("python: {function: 'broken:add', from: payments}", "python.function", "broken.py:1: not Python"),

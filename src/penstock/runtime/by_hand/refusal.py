@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from penstock.checkpoint.audit import HOLES
 from penstock.checkpoint.ledger import Entry
 from penstock.checkpoint.log import Positions
-from penstock.errors import BadArgument, PenstockError, SeekRefused
+from penstock.errors import BadArgument, PenstockError, SeekRefused, counted
 from penstock.record import OffsetRange
 from penstock.runtime.proof.offsets import joined
 from penstock.spec.model import Pipeline
@@ -96,11 +96,13 @@ def refusal(
         why = _twice(sink)
         if why:
             alternatives = [_BACKFILL, _FORK, NEW_TABLE]
-            return _refused(f"sink '{name}' would hold records twice", f"{why} ({number:,} offsets back)", alternatives)
+            return _refused(
+                f"sink '{name}' would hold records twice", f"{why} ({counted(number, 'offset')} back)", alternatives
+            )
     dead = sum(entry.dead for entry in reads)
     if dead:
         return _refused(
-            f"{dead:,} dead letters would be written a second time",
+            f"{counted(dead, 'dead letter')} would be written a second time",
             "batches that would be read again have dead letters, which are known by their batch",
             [_BACKFILL, NEW_TABLE],
         )

@@ -20,7 +20,7 @@ from pathlib import Path
 from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.files import put
 from penstock.checkpoint.log import BEFORE_SPLIT, SparkLog, with_positions
-from penstock.errors import BadArgument, BatchTooLarge, CheckpointForeign
+from penstock.errors import BadArgument, BatchTooLarge, CheckpointForeign, counted
 from penstock.record import Batch, OffsetRange, ends_of
 from penstock.runtime import build, guard
 from penstock.runtime.by_hand.noted import note
@@ -51,7 +51,7 @@ def split(pipeline: Pipeline, most: int | None = None) -> Split:
         size = sum(map(len, ranges))
         if not 0 < size < whole:
             raise BadArgument(
-                f"batch {batch.id} of {whole:,} offsets cannot be split to {most or whole // 2:,}",
+                f"batch {batch.id} of {counted(whole, 'offset')} cannot be split to {most or whole // 2:,}",
                 next_command="give the driver more memory: `spark.driver.memory` under `spark: conf:`"
                 if whole <= 1
                 else f"penstock split FILE --offsets {whole // 2}",

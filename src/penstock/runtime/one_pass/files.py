@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from penstock.errors import SinkFailed
+from penstock.errors import SinkFailed, counted
 from penstock.record import KAFKA, Batch
 from penstock.runtime.one_pass.letters import Origins
 from penstock.runtime.one_pass.worker import Out
@@ -76,7 +76,7 @@ class Files:
         files = [NewFile(**outcome) for outcome in outcomes]
         rows = sum(file.rows for file in files)
         if rows != handed:
-            raise SinkFailed(f"the files of batch {batch.id} have {rows} rows, not {handed}")
+            raise SinkFailed(f"the files of batch {batch.id} have {counted(rows, 'row')}, not {handed}")
         return self.sink.publish(batch, self._staging, files, self.columns)
 
     def discard(self, outcomes: list[dict[str, Any]]) -> None:
