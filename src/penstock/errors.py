@@ -50,8 +50,8 @@
     │   └── SinkFailed             sink-failed
     └── Defect                     exit 70  a bug in Penstock itself
 
-Exit status 1 is kept for a command that worked and found something: `verify` that is not complete, `test` with
-cases that failed.
+Two exit statuses are kept for commands that worked and found something: 1 for `verify` that is not complete and for
+`test` with cases that failed; 6 for `verify` where all is accounted for, and records were lost.
 
 An error is four things: what happened, the cause, the next command, and a stable code that scripts and tests
 match on. `retryable` says whether the same call can succeed later without anybody changing anything.
@@ -63,6 +63,8 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
+RECORDS_LOST = 6
+"""Exit status of `verify`: the ledger accounts for every offset, and says that records were lost."""
 WITHOUT_THEM = "set `on_data_loss: continue` to go on without them; the ledger then says which they were"
 """What helps where offsets expired unread."""
 ANEW = "give the pipeline a new `checkpoint:`, and read the topics from their start"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.commands import document, penstock
 from tests.payments import Heard, Payments, good, made_again
 
 from penstock import failpoint
@@ -56,6 +57,27 @@ def test_offsets_that_expired_unread_stop_or_are_written_down(payments: Payments
     report = payments.verify()
     assert report.complete, report.findings
     assert report.lost == [lost]
+    said = document("verify", payments.file, expect=6)
+    assert (said["complete"], said["records_lost"], said["exit_status"]) == (True, True, 6)
+    assert penstock("verify", payments.file, expect=6).stdout.endswith("complete but for what expired unread\n")
+
+
+def test_what_had_expired_before_it_was_skipped_is_lost_and_the_rest_is_not(payments: Payments) -> None:
+    payments.put(0, 0)
+    payments.run()
+    for number in range(1, 11):
+        payments.put(number, 0)
+    to = ("checkpoint", "seek", payments.file, "--to")
+    penstock(*to, f"{payments.topic}:0=3")
+    assert document("verify", payments.file)["records_lost"] is False  # a choice, and Kafka has them still
+    payments.expire(6)
+    penstock(*to, f"{payments.topic}:0=8")
+    payments.run()
+    report = payments.verify()
+    assert report.complete, report.findings
+    assert [(r.start, r.end) for r in report.lost] == [(3, 6)]
+    assert [(r.start, r.end) for r in report.skipped] == [(1, 3), (6, 8)]
+    assert "expired unread and what was skipped" in penstock("verify", payments.file, expect=6).stdout
 
 
 def test_records_that_expire_after_they_were_read_are_not_lost(

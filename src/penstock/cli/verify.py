@@ -25,15 +25,16 @@ def verify(
 ) -> None:
     """Prove from Kafka, ledger, sinks and dead letters that nothing was lost, repeated or invented.
 
-    Exit status 0 and "complete", or 1 and what is wrong with which batch, partition and offsets.
+    Exit status 0 and "complete"; 1 and what is wrong with which batch, partition and offsets; 6 where nothing is wrong
+    and records were lost, as the ledger says: they expired before they were read.
     """
     from penstock.runtime.proof.verify import verify as prove
     from penstock.spec.load import load
 
     report = prove(load(file), backfill)
-    output.emit({**asdict(report), "complete": report.complete}, as_json, lambda: _print(report))
-    if not report.complete:
-        raise typer.Exit(1)
+    said = {"complete": report.complete, "records_lost": report.records_lost, "exit_status": report.exit_status}
+    output.emit({**asdict(report), **said}, as_json, lambda: _print(report))
+    raise typer.Exit(report.exit_status)
 
 
 def _print(report: Report) -> None:
@@ -47,7 +48,7 @@ def _print(report: Report) -> None:
     for text in _notes(report):
         say(f"  {text}")
     if report.complete:
-        but = ["what is not proven"] * bool(report.unproven) + ["what expired unread"] * bool(report.lost)
+        but = ["what is not proven"] * bool(report.unproven) + ["what expired unread"] * report.records_lost
         but += ["what was skipped on request"] * bool(report.skipped)
         say(f"complete but for {' and '.join(but)}" if but else "complete: every offset is accounted for")
         return

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
+from penstock.record import OffsetRange
 from penstock.runtime.proof.offsets import once
 from penstock.runtime.proof.report import Finding, Report
 
@@ -24,6 +25,15 @@ from penstock.runtime.proof.report import Finding, Report
 )
 def test_finding_says_batch_partition_and_the_first_offsets(finding: Finding, said: str) -> None:
     assert str(finding) == said
+
+
+def test_loss_has_an_exit_status_of_its_own_and_a_finding_comes_first() -> None:
+    report = Report("payments", skipped=[OffsetRange("t", 0, 0, 5)])
+    assert (report.records_lost, report.exit_status) == (False, 0)  # a choice, and no loss
+    for lost in (Report("payments", lost=[OffsetRange("t", 0, 0, 5)]), Report("payments", doubtful=3)):
+        assert (lost.complete, lost.records_lost, lost.exit_status) == (True, True, 6)
+        lost.findings.append(Finding("vanished", "gone"))
+        assert lost.exit_status == 1
 
 
 def test_finding_names_at_most_a_thousand_offsets_as_plain_numbers_that_json_takes() -> None:

@@ -23,7 +23,7 @@ created again has offsets that mean other records: with the operator's word it b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -46,7 +46,7 @@ from penstock.runtime.by_hand.seek_target import Wanted
 from penstock.runtime.by_hand.take_back import take_back
 from penstock.runtime.proof.renewed import Former
 from penstock.runtime.real_time import same_mode
-from penstock.runtime.topics import made_again, recreated
+from penstock.runtime.topics import expired, made_again, recreated
 from penstock.source import start
 from penstock.source.subscription import subscribe
 from penstock.spec.model import Pipeline
@@ -60,6 +60,7 @@ class Seek:
     topics: dict[str, TopicFact]  # as the ledger will know them
     renewed: dict[str, str]  # topics that were made again, and the ids they had before
     taken_back: int | None = None  # a batch that was planned and not committed
+    lost: list[OffsetRange] = field(default_factory=list)  # of what is skipped: Kafka holds it no more
     refused: PenstockError | None = None
     backup: str | None = None  # where the state before is; None: nothing was changed
 
@@ -144,9 +145,10 @@ def _rehearsed(pipeline: Pipeline, now: _Now, wanted: Wanted) -> Seek:
     entries = [replace(entry, ranges=present.present(entry)) for entry in now.entries]
     moves = moved(at, to, entries)
     against = refusal(pipeline, moves, entries, stateful=now.stateful, renews=bool(renewed))
-    if now.unfinished:
-        return Seek(pipeline.name, number - 1, moves, topics, renewed, taken_back=now.pending, refused=against)
-    return Seek(pipeline.name, number, moves, topics, renewed, refused=against)
+    firsts = {where: low for where, (low, _) in there.marks.items()}
+    lost = expired([move.range for move in moves if move.skipped], firsts)
+    made = Seek(pipeline.name, number, moves, topics, renewed, lost=lost, refused=against)
+    return replace(made, batch=number - 1, taken_back=now.pending) if now.unfinished else made
 
 
 def _there(pipeline: Pipeline, known: Mapping[str, TopicFact]) -> _There:
@@ -211,6 +213,7 @@ def _write(home: Home, made: Seek) -> None:
         topics=made.topics,
         views={},
         sinks={},
+        lost=made.lost,
         skipped=[move.range for move in moved if move.skipped],
         again=[move.range for move in moved if move.back],
         renewed=made.renewed,

@@ -66,7 +66,8 @@ def _skipped(entries: list[Entry], *, but_taken_back: bool) -> tuple[list[Offset
     left: list[OffsetRange] = []
     for entry in entries:
         former += [r for r in left if r.topic in entry.renewed]
-        left = [r for r in left if r.topic not in entry.renewed] + entry.skipped
+        left = [r for r in left if r.topic not in entry.renewed]
+        left += [part for r in entry.skipped for part in without(r, entry.lost)]  # what had expired is not skipped
         back = entry.again if but_taken_back else []
         left = [part for r in left for part in without(r, [*entry.ranges, *back])]
     return former, left

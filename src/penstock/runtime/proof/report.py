@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from penstock.errors import RECORDS_LOST
 from penstock.record import OffsetRange
 
 Partition = tuple[str, int]
@@ -53,6 +54,7 @@ class Report:
     proof: dict[str, str] = field(default_factory=dict)  # sink -> "by offset" or "by count"
     expired: list[OffsetRange] = field(default_factory=list)  # Kafka no longer holds them: taken from the ledger
     lost: list[OffsetRange] = field(default_factory=list)  # expired unread; the ledger says so
+    doubtful: int = 0  # records that may be lost, at most: they expired while they were read
     skipped: list[OffsetRange] = field(default_factory=list)  # by the operator (`checkpoint seek`), and never read
     former: list[OffsetRange] = field(default_factory=list)  # of topics that were deleted: taken from the ledger
     markers: int = 0  # offsets that are no record: markers of transactions, records of aborted ones
@@ -65,6 +67,17 @@ class Report:
     @property
     def complete(self) -> bool:
         return not self.findings
+
+    @property
+    def records_lost(self) -> bool:
+        """Records are gone that no batch has read, or may be: the ledger accounts for them, and nobody has them. What
+        the operator skipped is no loss, but for what had expired by then."""
+        return bool(self.lost or self.doubtful)
+
+    @property
+    def exit_status(self) -> int:
+        """Of `penstock verify`."""
+        return 1 if not self.complete else RECORDS_LOST if self.records_lost else 0
 
     def judged_from(self, partition: Partition) -> int:
         """The first offset of a partition that Kafka still speaks for."""

@@ -82,6 +82,7 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
     report.findings += replay_proof.dead_again(replayed)
     report.unproven += replay_proof.unfinished(replayed)
     report.lost = [r for e in entries for r in e.lost]
+    report.doubtful = sum(e.in_doubt for e in entries)
     report.unproven += [f"batch {e.batch}: {e.doubt}" for e in entries if e.doubt]
     report.skipped = ledger_proof.never_read(entries)
     for entry in entries:
