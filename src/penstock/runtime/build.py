@@ -47,7 +47,7 @@ from penstock.spec import sinks as spec
 from penstock.spec.formats import AnyFormat, FromRegistry
 from penstock.spec.model import Pipeline
 from penstock.spec.real_time import batch_of
-from penstock.spec.references import resolve
+from penstock.spec.references import located, resolve
 from penstock.transform.contract import Contract
 from penstock.transform.steps import Transform
 
@@ -55,7 +55,7 @@ _DEAD_LETTERS = "dead-letters"  # how errors and the table's history name the de
 
 
 def home(pipeline: Pipeline) -> Home:
-    return Home(_path(pipeline, pipeline.checkpoint or f".penstock/{pipeline.name}"))
+    return Home(located(pipeline.checkpoint or f".penstock/{pipeline.name}", pipeline.base))
 
 
 def backfill_home(pipeline: Pipeline, name: str) -> Home:
@@ -173,7 +173,7 @@ def _sink(pipeline: Pipeline, name: str, sink: spec.Sink, registry: Callable[[],
         case spec.Sink(delta=spec.DeltaTable() as to):
             return _delta(pipeline, name, to)
         case spec.Sink(parquet=spec.ParquetFiles() as to):
-            return ParquetSink(name, _path(pipeline, to.path), tuple(to.partition_by), to.evolve is not None)
+            return ParquetSink(name, located(to.path, pipeline.base), tuple(to.partition_by), to.evolve is not None)
         case spec.Sink(iceberg=spec.IcebergTable() as to):
             key, order_by = _key(to.upsert)
             catalog = _catalog(pipeline, to.catalog)
@@ -194,7 +194,7 @@ def _sink(pipeline: Pipeline, name: str, sink: spec.Sink, registry: Callable[[],
 
 
 def _delta(pipeline: Pipeline, name: str, to: spec.DeltaTable) -> Sink:
-    path, evolve = _path(pipeline, to.path), to.evolve is not None
+    place, evolve = located(to.path, pipeline.base), to.evolve is not None
     upkeep = None
     if to.optimize or to.vacuum:
         schedule = Schedule(
@@ -204,14 +204,14 @@ def _delta(pipeline: Pipeline, name: str, to: spec.DeltaTable) -> Sink:
             target_size=to.optimize.target_mb * 1_000_000 if to.optimize and to.optimize.target_mb else None,
             at_most=to.at_most,
         )
-        upkeep = Maintenance(path, schedule)
+        upkeep = Maintenance(place, schedule)
     if to.upsert is None:
-        return DeltaSink(name, path, tuple(to.partition_by), evolve, upkeep)
-    return DeltaUpsertSink(name, path, *_key(to.upsert), tuple(to.partition_by), evolve, upkeep)
+        return DeltaSink(name, place, tuple(to.partition_by), evolve, upkeep)
+    return DeltaUpsertSink(name, place, *_key(to.upsert), tuple(to.partition_by), evolve, upkeep)
 
 
 def _catalog(pipeline: Pipeline, to: spec.IcebergHadoop | spec.IcebergJdbc) -> HadoopCatalog | JdbcCatalog:
-    warehouse = _path(pipeline, to.warehouse)
+    warehouse = located(to.warehouse, pipeline.base)
     if isinstance(to, spec.IcebergHadoop):
         return HadoopCatalog(warehouse, to.name)
 
@@ -242,10 +242,8 @@ def dead_letters(pipeline: Pipeline) -> DeadLetters:
     to = pipeline.dead_letters
     if to.delta:
         # `evolve`: a table that an older version made lacks columns that letters have gained.
-        return DeadLetterTable(DeltaSink(_DEAD_LETTERS, _path(pipeline, to.delta.path), evolve=True), pipeline.name)
+        return DeadLetterTable(
+            DeltaSink(_DEAD_LETTERS, located(to.delta.path, pipeline.base), evolve=True), pipeline.name
+        )
     assert to.kafka is not None  # the model allows exactly one of the two
     return DeadLetterTopics(client_config(pipeline), pipeline.name, to.kafka.topic, tuple(pipeline.source.topics))
-
-
-def _path(pipeline: Pipeline, text: str) -> Path:
-    return pipeline.base / resolve(text, pipeline.base)

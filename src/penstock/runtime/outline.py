@@ -10,6 +10,7 @@ from penstock.kafka.admin import TopicFacts
 from penstock.runtime.outlet import Outlet
 from penstock.sink.kafka.exactly_once import KafkaSink
 from penstock.sink.kafka.stock import StockKafkaSink
+from penstock.spec.local_path import plain
 from penstock.spec.model import Budget, Pipeline
 from penstock.spec.rules import Rule
 from penstock.spec.sinks import KINDS, Sink
@@ -79,7 +80,7 @@ def routes_of(pipeline: Pipeline, outlets: Iterable[Outlet], dead_letters: str |
         said = _said(made[name]) if name in made else {}
         routes.append(Route(name, sink.from_, sink.where, target_of(sink), **said))
     to = pipeline.dead_letters
-    target = Target("kafka", to.kafka.topic) if to.kafka else Target("delta", to.delta.path if to.delta else "")
+    target = Target("kafka", to.kafka.topic) if to.kafka else Target("delta", plain(to.delta.path) if to.delta else "")
     return [*routes, Route("dead letters", None, None, target, dead_letters)]
 
 
@@ -99,5 +100,6 @@ def target_of(sink: Sink) -> Target:
     to = getattr(sink, kind)
     if getattr(to, "topic_column", None):
         return Target(kind, f"the topic in column {to.topic_column}")
-    places = (getattr(to, name, None) for name in ("topic", "table", "path"))
-    return Target(kind, next((str(place) for place in places if place), ""))
+    if files := getattr(to, "path", None):
+        return Target(kind, plain(files))
+    return Target(kind, getattr(to, "topic", None) or getattr(to, "table", None) or "")

@@ -11,7 +11,7 @@ from penstock.schema.avro.parse import parse
 from penstock.schema.avro.view import view_of
 from penstock.schema.protobuf import message as protobuf
 from penstock.schema.protobuf.shape import struct_of
-from penstock.spec.references import resolve
+from penstock.spec.references import located
 
 _DESCRIPTORS = (".desc", ".pb", ".bin")
 
@@ -68,7 +68,7 @@ def _fault(attempt: Callable[[], object]) -> str | None:
 
 
 def path_of(base: Path, written: str) -> Path:
-    return base / resolve(written, base)
+    return located(written, base)
 
 
 def _text(file: Path) -> str:

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from penstock.spec.fields import FieldOrType, struct_of
+from penstock.spec.local_path import LocalPath
 from penstock.spec.start import Partition, Time
 from penstock.spec.types import TypeMistake
 from penstock.spec.words import Name, Part, Text, TopicName, ViewName, require_one_of
@@ -181,10 +182,10 @@ class Cases(Part):
     """A file of tests, `<spec>.test.yaml`."""
 
     penstock: Literal[1] = Field(1, description="Version of this vocabulary.")
-    spec: Text | None = Field(
+    spec: LocalPath | None = Field(
         None, description="The spec, relative to this file. Default: the file of the same name without `.test`."
     )
-    schemas: dict[Text, Text | list[Text]] = Field(
+    schemas: dict[Text, LocalPath | list[LocalPath]] = Field(
         default_factory=dict,
         description="What the registry would hold: subject to schema file (.avsc, .proto, .json), relative to this "
         "file; a list of files is its versions, the oldest first.",

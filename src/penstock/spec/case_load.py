@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import BadArgument, SpecUnreadable
-from penstock.spec import lines
+from penstock.spec import lines, references
 from penstock.spec.case import TOMBSTONES, Case, Cases, Expect, Given, Letter
 from penstock.spec.lines import Document
 from penstock.spec.load import invalid, load, text_of, validated
@@ -59,7 +59,7 @@ def is_test_file(path: Path) -> bool:
 def spec_of(path: Path, written: str | None) -> Path:
     """The spec that a file of tests is for."""
     if written is not None:
-        return path.parent / written
+        return references.located(written, path.parent)
     stem = next(path.name.removesuffix(suffix) for suffix in SUFFIXES if path.name.endswith(suffix))
     beside = [path.with_name(stem + end) for end in (".yaml", ".yml")]
     return next((file for file in beside if file.is_file()), beside[0])

@@ -12,6 +12,7 @@ from penstock.record import no_column
 from penstock.spec.fields import Schema
 from penstock.spec.formats import CsvFormat, JsonFormat
 from penstock.spec.idle_keys import idle_keys
+from penstock.spec.local_path import plain
 from penstock.spec.real_time import real_time_mistakes
 from penstock.spec.start import StartAt
 from penstock.spec.stateful_check import late_view_names, stateful_mistakes
@@ -157,9 +158,9 @@ def _view_mistakes(spec: Pipeline) -> list[CrossMistake]:
 def _target(sink: Sink) -> tuple[tuple[str, ...], str | None]:
     """Where a sink says what it writes to, and what that is; None where several may write to it."""
     if sink.delta:
-        return ("delta", "path"), posixpath.normpath(sink.delta.path)
+        return ("delta", "path"), _directory(sink.delta.path)
     if sink.parquet:
-        return ("parquet", "path"), posixpath.normpath(sink.parquet.path)
+        return ("parquet", "path"), _directory(sink.parquet.path)
     if sink.iceberg:
         return ("iceberg", "table"), f"{sink.iceberg.catalog.name}:{sink.iceberg.table}"
     if sink.postgres:
@@ -167,6 +168,10 @@ def _target(sink: Sink) -> tuple[tuple[str, ...], str | None]:
     if sink.memory:
         return ("memory", "table"), f"\0{sink.memory.table}"
     return (), None
+
+
+def _directory(written: str) -> str:
+    return posixpath.normpath(plain(written))
 
 
 def _target_mistakes(spec: Pipeline) -> list[CrossMistake]:
@@ -189,7 +194,7 @@ def _target_mistakes(spec: Pipeline) -> list[CrossMistake]:
             text = f"catalog '{sink.iceberg.catalog.name}' is another one elsewhere: give it a `name` of its own"
             found.append((("sinks", name, "iceberg", "catalog"), text, []))
     dead = spec.dead_letters
-    if dead.delta and (sharing := tables.get(posixpath.normpath(dead.delta.path))):
+    if dead.delta and (sharing := tables.get(_directory(dead.delta.path))):
         found.append((("dead_letters", "delta", "path"), f"{sharing} writes to the same table", []))
     if dead.kafka:
         where = ("dead_letters", "kafka", "topic")

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from penstock.spec.duration import Duration
 from penstock.spec.fields import Schema
 from penstock.spec.formats import AnyFormat
+from penstock.spec.local_path import LocalPath
 from penstock.spec.words import Part, Text, TopicName, ViewName, require_one_of
 
 TABLE_KINDS = ("file", "delta", "jdbc", "kafka")
@@ -66,7 +67,7 @@ class Enrich(Part):
 class FileTable(Part):
     """A file, or a directory of files."""
 
-    path: Text = Field(description="Where it is, relative to the spec.", examples=["rates.csv"])
+    path: LocalPath = Field(description="Where it is, relative to the spec.", examples=["rates.csv"])
     format: Literal["csv", "json", "parquet"] = Field(
         description="`csv`: with a line of column names; `json`: one document per line; `parquet`."
     )
@@ -85,7 +86,7 @@ class FileTable(Part):
 class DeltaReference(Part):
     """A Delta table, as it is when it is read."""
 
-    path: Text = Field(description="Directory of the table, relative to the spec.")
+    path: LocalPath = Field(description="Directory of the table, relative to the spec.")
 
 
 class JdbcTable(Part):

@@ -36,6 +36,7 @@ _EXPECTED = {
 _OUR_OWN = {
     "type": "bad-type",
     "duration": "bad-duration",
+    "path": "bad-path",
     "one_kind": "one-kind",
     "time": "bad-time",
     "pattern": "bad-pattern",
@@ -93,7 +94,7 @@ def _mistake(cause: Cause, document: Document, root: shape.Part) -> Mistake:
             hint = f"allowed: {_PATTERNS.get(error['ctx']['pattern'], error['ctx']['pattern'])}"
             spot = document.key_spot(path) if cause.key else spot
         case _ if kind in _OUR_OWN:
-            code, message = _OUR_OWN[kind], error["msg"]
+            code, message, hint = _OUR_OWN[kind], error["msg"], error.get("ctx", {}).get("hint")
             if isinstance(value, dict) and (*path, "type") in document.values:
                 path = (*path, "type")
                 spot = document.value_spot(path)

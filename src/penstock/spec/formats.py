@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from penstock.spec.fields import Schema
+from penstock.spec.local_path import LocalPath
 from penstock.spec.words import Part, Text
 
 Tombstones = Literal["dead-letter", "drop", "delete"]
@@ -44,7 +45,7 @@ class JsonFormat(FromRegistry):
     """JSON objects, checked against a declared schema, or against a JSON Schema of the registry."""
 
     format: Literal["json"] = Field(description="`json`.")
-    schema_: str | Schema | None = Field(
+    schema_: LocalPath | Schema | None = Field(
         None,
         alias="schema",
         description="Path of a schema file relative to the spec, or the schema itself: "
@@ -64,7 +65,7 @@ class AvroFormat(FromRegistry):
     """Avro: in the registry's wire format, or with `wire: raw` as plain datums."""
 
     format: Literal["avro"] = Field(description="`avro`.")
-    schema_: str | None = Field(
+    schema_: LocalPath | None = Field(
         None,
         alias="schema",
         description="Path of the reader schema (.avsc) relative to the spec. Default: from the registry.",
@@ -87,7 +88,7 @@ class ProtobufFormat(FromRegistry):
     """Protobuf: in the registry's wire format, or with `wire: raw` as plain messages."""
 
     format: Literal["protobuf"] = Field(description="`protobuf`.")
-    schema_: str | None = Field(
+    schema_: LocalPath | None = Field(
         None,
         alias="schema",
         description="Path of a .proto file relative to the spec, or of a descriptor set (.desc). What it imports is "
@@ -114,7 +115,7 @@ class CsvFormat(Format):
     """One line of comma-separated values, in the order of the schema's fields; an empty one without quotes is null."""
 
     format: Literal["csv"] = Field(description="`csv`.")
-    schema_: str | Schema = Field(alias="schema", description="As for json; no nested types.")
+    schema_: LocalPath | Schema = Field(alias="schema", description="As for json; no nested types.")
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = Field(",", description="What parts the fields.")
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from penstock.errors import ReferenceMissing, SpecInvalid, SpecUnreadable
-from penstock.spec import explain, lines, loose, references
+from penstock.spec import explain, lines, local_path, loose, references
 from penstock.spec.cross import field_mistakes
 from penstock.spec.fields import Schema
 from penstock.spec.lines import Document
@@ -63,7 +63,7 @@ def declared(base: Path, written: str | Schema, *, flat: bool = False) -> Schema
     """
     if isinstance(written, Schema):
         return written
-    path = base / references.resolve(written, base)
+    path = references.located(written, base)
     schema, mistakes = _schema(text_of(path), path, flat=flat)
     if schema is None:
         raise invalid(path, mistakes, None)
@@ -80,6 +80,7 @@ def _read(text: str, path: Path) -> tuple[Pipeline | None, list[Mistake]]:
         named = [*rule_mistakes(judged), *step_column_mistakes(judged), *sink_mistakes(judged)]
         found += explain.cross_mistakes(named, document)
         found += _python_steps(judged, document)
+        found += _paths(judged, document)
     found.sort(key=lambda mistake: (mistake.file != document.file, mistake.file, mistake.line, mistake.column))
     if pipeline is None or any(mistake.level == "error" for mistake in found):
         return None, found
@@ -100,7 +101,7 @@ def _schema_files(document: Document, base: Path) -> list[Mistake]:
     found: dict[str, list[Mistake]] = {}
     for path, written, how in _schema_paths(document.data):
         try:
-            file = base / references.resolve(written, base)
+            file = references.located(written, base)
             if how not in ("avro", "protobuf"):  # those are not in our own vocabulary
                 found.setdefault(f"{file} {how == 'csv'}", _schema(text_of(file), file, flat=how == "csv")[1])
             elif not file.is_file():
@@ -125,6 +126,21 @@ def _python_steps(pipeline: Pipeline, document: Document) -> Iterator[Mistake]:
             spot = document.value_spot(path)
             where = (document.file, spot.line, spot.column, dotted(path))
             yield Mistake(*where, "function-missing", fault.message, fault.hint)
+
+
+def _paths(pipeline: Pipeline, document: Document) -> Iterator[Mistake]:
+    """Paths that are mistakes once their references are replaced; the model refuses those that are as written."""
+    for path, written in local_path.written_in(pipeline):
+        try:
+            if local_path.fault(written) is None:
+                references.located(written, pipeline.base)
+        except ReferenceMissing:
+            continue  # lint has said so
+        except SpecInvalid as error:
+            if not references.broken(written):  # nor that
+                spot = document.value_spot(path)
+                where = (document.file, spot.line, spot.column, dotted(path))
+                yield Mistake(*where, "bad-path", f"{error.what}: {error.cause}", error.next_command)
 
 
 def _schema_paths(data: Any) -> Iterator[tuple[tuple[str, ...], str, Any]]:

@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 from penstock.spec.cross import cross_check
 from penstock.spec.duration import Duration
 from penstock.spec.enrich import ReferenceTable
+from penstock.spec.local_path import LocalPath
 from penstock.spec.real_time import RealTime
 from penstock.spec.registry import Registry
 from penstock.spec.rules import Rule
@@ -60,7 +61,7 @@ class DeadLetterTopic(Part):
 class DeadLetterTable(Part):
     """Dead letters as rows of a Delta table."""
 
-    path: Text = Field(description="Directory of the table, relative to the spec.")
+    path: LocalPath = Field(description="Directory of the table, relative to the spec.")
 
 
 class Budget(Part):
@@ -194,7 +195,7 @@ class Pipeline(Part):
         "is there, then end. `{every: 10s}`: a batch per interval. `real-time`, or `{real_time: 1m}`: records are sent "
         "on one by one, from Kafka to Kafka, at least once.",
     )
-    checkpoint: Text | None = Field(
+    checkpoint: LocalPath | None = Field(
         None,
         description="Directory for Spark's checkpoint and the ledger, relative to the spec. "
         "Default: `.penstock/<name>`.",

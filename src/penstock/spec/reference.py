@@ -18,6 +18,7 @@ from pydantic_core import PydanticUndefined
 from penstock.spec import duration, shape
 from penstock.spec.case import Cases
 from penstock.spec.fields import Field, Schema
+from penstock.spec.local_path import LOCAL
 from penstock.spec.model import Pipeline
 from penstock.spec.words import Name, Setting, Text, TopicName, ViewName
 
@@ -80,7 +81,7 @@ the output of `penstock schema` as `penstock.schema.json` and begin a spec with
 | name | Lower case letters, digits, `-` and `_`, with a letter first; at most 63. |
 | view name | Letters, digits and `_`, with a letter first; at most 128. Case does not tell two views apart. |
 | topic name | Letters, digits, `.`, `_` and `-`; at most 249. |
-| relative path | Starts at the directory of the spec; in Python at the working directory. |
+| path | Text that names a file or a directory of this machine: `lake/x`, `/data/x`, `file:///data/x` (where `%20` is a space) or `~/x`. A relative one starts at the directory of the spec; in Python at the working directory. Object stores and other remote file systems (`s3://...`, `hdfs://...`) are not supported yet, and a mistake. A directory that is called `s3:` is `./s3:`. |
 """  # noqa: E501  rows of a table cannot be broken
 
 
@@ -152,7 +153,7 @@ def _spelled(annotation: Any) -> str:
     if named:
         said = named
     elif origin is Annotated:
-        said = _spelled(inner[0])
+        said = "path" if LOCAL in inner else _spelled(inner[0])
     elif origin is Literal:
         said = " or ".join(f"`{word}`" for word in inner)
     elif origin is dict:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from penstock.errors import ReferenceMissing, SpecInvalid
+from penstock.spec import local_path
 
 _REFERENCE = re.compile(r"\$\{(env):([A-Za-z_][A-Za-z0-9_]*)\}|\$\{(file):([^{}\x00]*[^{}\x00\s][^{}\x00]*)\}")
 # What people write when they mean a reference.
@@ -29,7 +30,7 @@ class Reference:
         return f"${{{self.kind}:{self.name}}}"
 
     def path(self, base: Path) -> Path:
-        return base / Path(self.name.strip()).expanduser()
+        return base / local_path.plain(self.name.strip())
 
 
 def find(text: str) -> list[Reference]:
@@ -51,6 +52,8 @@ def missing(reference: Reference, base: Path) -> str | None:
     """Why a reference cannot be resolved here and now, or None when it can."""
     if reference.kind == "env":
         return None if reference.name in os.environ else f"the variable {reference.name} is not set"
+    if wrong := local_path.fault(reference.name.strip()):
+        return wrong.why
     path = reference.path(base)
     return None if os.access(path, os.R_OK) and path.is_file() else f"the file {path} is not there or not readable"
 
@@ -64,6 +67,25 @@ def resolve(text: str, base: Path) -> str:
     for written, hint in broken(text):
         raise SpecInvalid(f"'{written}' is not a reference", cause=hint)
     return _REFERENCE.sub(lambda found: _value(_reference(found), base), text)
+
+
+def located(written: str, base: Path) -> Path:
+    """Where a path of a spec is, with every reference replaced; relative ones start at `base`. The only way from the
+    text of a path to the place.
+
+    Raises what `resolve` raises, and SpecInvalid for a place that is not on this machine.
+    """
+    text = resolve(written, base)
+    if found := local_path.fault(text):
+        raise SpecInvalid(f"'{written}' is not a path on this machine", cause=found.why, next_command=found.instead)
+    meant, before = base / local_path.plain(text), base / text
+    if meant != before and before.exists():
+        raise SpecInvalid(
+            f"'{written}' is {meant}, and what was written there lies in {before}",
+            cause="earlier versions took it for a relative path",
+            next_command=f"mv {before} {meant}, or write './{text}' to leave it there",
+        )
+    return meant
 
 
 def _reference(found: re.Match[str]) -> Reference:

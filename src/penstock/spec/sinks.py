@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, StringConstraints, field_validator, mode
 from pydantic_core import PydanticCustomError
 
 from penstock.spec.duration import Duration
+from penstock.spec.local_path import LocalPath
 from penstock.spec.words import Part, Text, TopicName, ViewName, require_one_of
 
 Guarantee = Literal["exactly-once", "exactly-once-by-partition", "exactly-once-by-batch", "at-least-once"]
@@ -57,7 +58,7 @@ class Vacuum(Part):
 class DeltaTable(Part):
     """A Delta table: batches are appended, or rows replaced by key, each batch exactly once."""
 
-    path: Text = Field(description="Directory of the table, relative to the spec.")
+    path: LocalPath = Field(description="Directory of the table, relative to the spec.")
     partition_by: list[str] = Field(default_factory=list, description="Columns to partition a new table by.")
     upsert: Upsert | None = Field(None, description="Replace rows by key. Default: append.")
     evolve: Literal["add-columns"] | None = Field(
@@ -76,7 +77,7 @@ class DeltaTable(Part):
 class ParquetFiles(Part):
     """Parquet files, a directory per batch that appears whole: `<path>/batch=.../`. Readers see a column `batch`."""
 
-    path: Text = Field(description="Directory, relative to the spec. Not a mount point.")
+    path: LocalPath = Field(description="Directory, relative to the spec. Not a mount point.")
     partition_by: list[str] = Field(default_factory=list, description="Columns to partition each batch by.")
     evolve: Literal["add-columns"] | None = Field(None, description="`add-columns`: the view may gain columns.")
 
@@ -99,7 +100,7 @@ class IcebergHadoop(Part):
     """Tables in a directory."""
 
     type: Literal["hadoop"] = Field(description="`hadoop`.")
-    warehouse: Text = Field(description="Directory of the tables, relative to the spec.")
+    warehouse: LocalPath = Field(description="Directory of the tables, relative to the spec.")
     name: CatalogName = Field("iceberg", description="Name of the catalog in SQL.")
 
 
@@ -110,7 +111,7 @@ class IcebergJdbc(Part):
     uri: Text = Field(description="`jdbc:postgresql://host:port/database`, without a password.")
     user: Text | None = Field(None, description="User of the database.")
     password: Text | None = Field(None, description="Password, as a reference.", examples=["${env:CATALOG_PASSWORD}"])
-    warehouse: Text = Field(description="Directory of the tables, relative to the spec.")
+    warehouse: LocalPath = Field(description="Directory of the tables, relative to the spec.")
     name: CatalogName = Field(
         "iceberg", description="Name of the catalog, also in its database: other programs must use the same."
     )
@@ -180,7 +181,7 @@ class EncodeAvro(_ToRegistry):
     """Avro: in the registry's wire format, or with `wire: raw` as plain datums."""
 
     format: Literal["avro"] = Field(description="`avro`.")
-    schema_: str | None = Field(
+    schema_: LocalPath | None = Field(
         None,
         alias="schema",
         description="Path of the schema (.avsc) relative to the spec. Default: the newest one of the subject, or with "
@@ -193,7 +194,7 @@ class EncodeProtobuf(_ToRegistry):
     """Protobuf: in the registry's wire format, or with `wire: raw` as plain messages."""
 
     format: Literal["protobuf"] = Field(description="`protobuf`.")
-    schema_: str | None = Field(
+    schema_: LocalPath | None = Field(
         None,
         alias="schema",
         description="Path of the .proto file relative to the spec. Default: as for avro.",

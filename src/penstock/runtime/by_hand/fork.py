@@ -11,7 +11,6 @@ import json
 import uuid
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from penstock.checkpoint.files import put
@@ -27,6 +26,7 @@ from penstock.runtime.by_hand.noted import note
 from penstock.runtime.lag import if_answered
 from penstock.runtime.outline import target_of
 from penstock.spec.model import Pipeline
+from penstock.spec.references import located
 from penstock.spec.sinks import Sink
 from penstock.spec.steps import stateful_steps
 from penstock.spec.topics import topics_of
@@ -164,10 +164,10 @@ def _place(pipeline: Pipeline, sink: Sink) -> tuple[str, str] | None:
     target = target_of(sink)
     if sink.console or sink.memory:
         return None
-    if sink.delta or sink.parquet:
-        return "files", str((pipeline.base / Path(target.to)).resolve())
+    if files := sink.delta or sink.parquet:
+        return "files", str(located(files.path, pipeline.base).resolve())
     if sink.iceberg:
-        return "iceberg", f"{(pipeline.base / sink.iceberg.catalog.warehouse).resolve()} {target.to}"
+        return "iceberg", f"{located(sink.iceberg.catalog.warehouse, pipeline.base).resolve()} {target.to}"
     if sink.postgres:
         return "postgres", f"{sink.postgres.url} {target.to}"
     return target.kind, target.to

@@ -20,7 +20,7 @@ from penstock.source import kafka as source
 from penstock.spec.enrich import CompactedTopic, FileTable, JdbcTable, ReferenceTable
 from penstock.spec.formats import AnyFormat
 from penstock.spec.model import Pipeline
-from penstock.spec.references import resolve
+from penstock.spec.references import located, resolve
 from penstock.spec.source import Read
 from penstock.spec.types import Struct, quoted
 
@@ -66,8 +66,7 @@ class TableSources:
         return [text for text in (given, options["url"], options.get("password")) if text]
 
     def _path(self, text: str) -> str:
-        path = resolve(text, self.pipeline.base)
-        return path if "://" in path else str(self.pipeline.base / path)
+        return str(located(text, self.pipeline.base))
 
     def _jdbc(self, table: JdbcTable) -> dict[str, str]:
         base = self.pipeline.base

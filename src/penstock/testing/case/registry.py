@@ -12,6 +12,7 @@ from penstock.kafka.registry_http import RegistrySettings
 from penstock.kafka.schema import Kind, Reference, RegisteredSchema, SubjectVersion
 from penstock.kafka.schema_registry import SchemaRegistry
 from penstock.spec.load import text_of
+from penstock.spec.references import located
 
 _KINDS: dict[str, Kind] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 _IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"', re.MULTILINE)
@@ -31,7 +32,7 @@ class FileRegistry(SchemaRegistry):
         made = cls({})
         for subject, written in schemas.items():
             for path in [written] if isinstance(written, str) else written:
-                made.take(subject, base / path)
+                made.take(subject, located(path, base))
         return made
 
     def take(self, subject: str, file: Path) -> None:
