@@ -17,6 +17,7 @@ from penstock.spec.mistake import Mistake, Path, dotted, near
 # In SQL `${` can be Spark's own substitution or part of a regular expression: only references count there.
 _SQL = ("sql", "rule", "matches", "query")
 _ONLY = "secrets only as ${env:NAME} or ${file:path}"
+_OF_EXECUTORS = [("spark", "conf", f"spark.executor.{which}JavaOptions") for which in ("default", "extra")]
 
 
 def lint(document: Document, base: Directory) -> Iterator[Mistake]:
@@ -50,6 +51,10 @@ def _secrets(document: Document) -> Iterator[Mistake]:
         if free and key.lower().endswith("sasl.jaas.config"):
             message = f"'{key}' is refused: Penstock builds it from mechanism, user and secret"
             yield _at(document, path, "literal-secret", message)
+        elif path in _OF_EXECUTORS and _refers(value):  # masters and workers write them out; there is no other way
+            message = f"the value would stand on the command line of every executor, where '{key}' goes"
+            hint = "put such options in a file on each machine that only its user can read, and name it: '@/path/to/it'"
+            yield _at(document, path, "exposed-secret", message, hint)
         elif free and secrets.is_secret(path) and not isinstance(value, bool | None) and not _refers(value):
             yield _at(document, path, "literal-secret", f"'{key}' holds a literal secret", _ONLY)
         elif isinstance(value, str) and path[-1:] not in [(k,) for k in _SQL] and secrets.shows_secret(value):

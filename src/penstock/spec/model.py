@@ -156,7 +156,11 @@ class Spark(Part):
     """The Spark session of this pipeline."""
 
     master: Text = Field("local[*]", description="Spark master. `local[*]` is this machine with all its cores.")
-    conf: dict[str, Setting] = Field(default_factory=dict, description="Spark configuration, passed on as it is.")
+    conf: dict[str, Setting] = Field(
+        default_factory=dict,
+        description="Spark configuration, passed on as it is. A value with a reference stands on no command line; Java "
+        "options of executors take none.",
+    )
 
 
 class Pipeline(Part):

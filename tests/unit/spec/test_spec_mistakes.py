@@ -225,6 +225,14 @@ BAD = [
         "literal-secret",
         "refused",
     ),
+    Bad(
+        "sinks:",
+        "spark: {conf: {spark.executor.extraJavaOptions: '-Da=${env:HOME}'}}\nsinks:",
+        14,
+        "spark.conf.spark.executor.extraJavaOptions",
+        "exposed-secret",
+        "command line of every executor",
+    ),
 ]
 
 

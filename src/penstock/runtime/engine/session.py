@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import EngineFailed, first_line
 from penstock.runtime.engine import jars, java, recorded
+from penstock.runtime.engine.launch import launch
 from penstock.spec.model import Pipeline
-from penstock.spec.references import resolve
+from penstock.spec.references import find, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,6 +108,8 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
     log4j = logs / "log4j2.properties"
     log4j.write_text(_LOG4J.format(log=logs / LOG_NAME))
     asked = {name: resolve(str(value), pipeline.base) for name, value in pipeline.spark.conf.items()}
+    written = {"spark.master": pipeline.spark.master, **pipeline.spark.conf}
+    secret = {name for name, text in written.items() if find(str(text))}
     conf = {
         "spark.app.name": f"penstock.{pipeline.name}",
         "spark.master": _with_retries(master),
@@ -125,7 +128,7 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
         for name, value in conf.items():
             builder = builder.config(name, value)
         try:
-            _launch(conf)
+            launch(conf, secret)
             spark = builder.getOrCreate()
         except Exception as error:
             raise EngineFailed(
@@ -150,21 +153,6 @@ def _complain_to(log: Path, spark: SparkSession) -> None:
 
 def _not_of_py4j(line: logging.LogRecord) -> bool:
     return "py4j" not in Path(line.pathname).parts
-
-
-def _launch(conf: Mapping[str, str]) -> None:
-    """Start the engine's process, unless this one has it already, in a process group of its own.
-
-    A signal to the group of the driver (`timeout`, a shell, a terminal that closes) is for the driver, which ends at a
-    batch boundary. In the same group it would end the engine too, or the small commands that Hadoop runs while Spark
-    writes its log. The engine still dies with the driver, however that dies: its standard input ends.
-    """
-    from pyspark import SparkConf, SparkContext, java_gateway
-
-    launch: Any = java_gateway.launch_gateway
-    if SparkContext._gateway is None:
-        asked = SparkConf().setAll(list(conf.items()))
-        SparkContext._ensure_initialized(gateway=launch(asked, {"process_group": 0}))
 
 
 def gone() -> bool:
