@@ -18,6 +18,14 @@ def checksum_of(file: Path) -> Path:
     return file.with_name(f".{file.name}.crc")
 
 
+def remove_lone_checksums(directory: Path) -> None:
+    """Remove checksums whose file is gone: somebody moved it away, or a crash of the machine kept only one of the two.
+    Spark could not write that file again: it would fail with "Multiple streaming queries are concurrently using"."""
+    for checksum in directory.glob(".[0-9]*.crc"):
+        if not directory.joinpath(checksum.name[1:-4]).exists():
+            checksum.unlink(missing_ok=True)
+
+
 def put(file: Path, content: bytes) -> None:
     """Replace a file. When this returns it is on the disk; after a crash it is the old one or the new one."""
     file.parent.mkdir(parents=True, exist_ok=True)

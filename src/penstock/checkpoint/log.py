@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from penstock.checkpoint.files import remove_lone_checksums
 from penstock.errors import CheckpointForeign
 from penstock.record import OffsetRange
 
@@ -39,6 +40,11 @@ class SparkLog:
                 cause="the file is damaged, or another program wrote it",
                 next_command="penstock checkpoint repair FILE",
             ) from None
+
+    def remove_lone_checksums(self) -> None:
+        """Called once per start, with the lock held."""
+        for kind in ("offsets", "commits"):
+            remove_lone_checksums(self.path / kind)
 
     def planned(self) -> int | None:
         """The newest batch whose offsets are fixed."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.home import ANOTHER, Home
+from penstock.checkpoint.log import SparkLog
 from penstock.errors import counted
 from penstock.kafka.connection import client_config
 from penstock.record import Batch, Known, ends_of
@@ -69,6 +70,7 @@ def run(
         same_mode.check(home, pipeline)
         attempts = Attempts(home)
         attempts.check(frozenset(accept))
+        SparkLog(home.spark).remove_lone_checksums()
         assembly = build.assembly(pipeline, accepted=accept)
         bear = Perseverance(home, watch, stop, Patience.of(pipeline))
         bear.listen(assembly)

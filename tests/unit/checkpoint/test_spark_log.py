@@ -120,3 +120,14 @@ def test_batch_that_is_committed_while_it_is_asked_for_is_not_pending(
 
     monkeypatch.setattr(SparkLog, "_batches", and_go_on)
     assert log.pending() is None
+
+
+def test_checksums_whose_file_is_gone_are_removed_and_no_others(tmp_path: Path) -> None:
+    log = checkpoint(tmp_path, {"a": {"0": 5}}, {"a": {"0": 9}}, {"a": {"0": 9}})
+    (tmp_path / "commits/0").write_text("v1\n{}")
+    for batch in (0, 1):
+        (tmp_path / f"commits/.{batch}.crc").write_bytes(b"crc\x00")
+    (tmp_path / "offsets/1").unlink()
+    log.remove_lone_checksums()
+    assert [each.name for each in sorted((tmp_path / "commits").iterdir())] == [".0.crc", "0"]
+    assert [each.name for each in sorted((tmp_path / "offsets").iterdir())] == [".0.crc", "0"]

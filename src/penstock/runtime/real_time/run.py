@@ -77,6 +77,7 @@ def run(
         bear.listen(assembly)
         mend(home, assembly, watch)
         guard.check(home, pipeline.name, accepted)
+        SparkLog(home.spark).remove_lone_checksums()
         subscription = supervise.subscribed(pipeline, assembly, watch)
         supervise.prepare(assembly, accepted)
         supervise.report_ignored_start(pipeline, assembly, watch)
