@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import SpecInvalid
 from penstock.record import DELETED, KAFKA, KEY, ORIGIN
 from penstock.sink.contract import Incoming
+from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -185,6 +186,20 @@ def _is_wider(kind: DataType, than: DataType) -> bool:
     if isinstance(kind, DecimalType) and isinstance(than, DecimalType):
         return kind.scale >= than.scale and kind.precision - kind.scale >= than.precision - than.scale
     return any(_plain(than) in order[: order.index(_plain(kind))] for order in _WIDENING if _plain(kind) in order)
+
+
+def sql_type(kind: DataType) -> str:
+    """The type as SQL wants it: `simpleString` writes the names of fields, which anybody can choose, as they are."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    match kind:
+        case StructType():
+            return f"struct<{', '.join(f'{quoted(field.name)}: {sql_type(field.dataType)}' for field in kind)}>"
+        case ArrayType():
+            return f"array<{sql_type(kind.elementType)}>"
+        case MapType():
+            return f"map<{sql_type(kind.keyType)}, {sql_type(kind.valueType)}>"
+    return kind.simpleString()
 
 
 def _plain(kind: DataType) -> str:

@@ -10,10 +10,8 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, replace
-from datetime import date, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.record import Batch
 from penstock.sink.columns import misfit, require_columns, require_upsertable, stored
@@ -34,7 +32,7 @@ _CONF = {
     "txnVersion": "spark.databricks.delta.write.txnVersion",
     "userMetadata": "spark.databricks.delta.commitInfo.userMetadata",
 }
-_MANY = 200  # partitions: more of them would make a long statement and leave out little
+_MANY = 200  # partitions: more of them would make a long condition and leave out little
 # The rows are kept already (`latest.py`): Delta need not write them down a second time.
 _KEPT = {"spark.databricks.delta.merge.materializeSource": "none"}
 
@@ -84,15 +82,9 @@ class DeltaUpsertSink(OfDelta):
     def _merge(self, batch: Batch, found: Latest) -> None:
         spark = found.rows.sparkSession
         columns = self._columns(spark, batch, found.stored)
-        source = f"penstock_{uuid.uuid4().hex}"
-        found.rows.createOrReplaceTempView(source)
         identity = {_CONF[name]: value for name, value in self.log.identity(batch).items()}
-        try:
-            with configured(spark, {**_KEPT, **identity}):
-                have, only = found.stored.names, _only(found)
-                spark.sql(merge(self._place, source, self.key, self.order_by, have, columns.names, only))
-        finally:
-            spark.catalog.dropTempView(source)
+        with configured(spark, {**_KEPT, **identity}):
+            merge(found, self._place, self.key, self.order_by, columns.names, _among(found))
 
     @property
     def _narrowing(self) -> list[str]:
@@ -127,23 +119,6 @@ class DeltaUpsertSink(OfDelta):
         """None: the table holds the newest record of each key, not every record."""
 
 
-def _only(found: Latest) -> str:
-    """A condition on the table that lets Delta leave out whole partitions; empty where none can be written."""
-    conditions = []
-    for name, values in found.among.items():
-        written = [_literal(value) for value in values]
-        if 0 < len(written) <= _MANY and None not in written:
-            conditions.append(f"t.{quoted(name)} in ({', '.join(map(str, written))})")
-    return " and ".join(conditions)
-
-
-def _literal(value: object) -> str | None:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return f"date'{value.isoformat()}'"
-    if isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return None
+def _among(found: Latest) -> dict[str, list[Any]]:
+    """Values that let Delta leave out whole partitions."""
+    return {name: values for name, values in found.among.items() if 0 < len(values) <= _MANY}

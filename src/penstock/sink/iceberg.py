@@ -26,6 +26,7 @@ from penstock.sink.columns import (
     require_columns,
     require_types,
     require_upsertable,
+    sql_type,
     widened,
 )
 from penstock.sink.contract import Incoming, Written, read_through
@@ -142,13 +143,9 @@ class IcebergSink:
     def _upsert(self, batch: Batch, found: Latest) -> int:
         spark = found.rows.sparkSession
         columns = self._columns(spark, batch, found.stored)
-        attempt, source = uuid.uuid4().hex, f"penstock_{uuid.uuid4().hex}"
-        found.rows.createOrReplaceTempView(source)
-        try:
-            with self._staging(spark, batch, {ATTEMPT: attempt, ROWS: str(found.kept)}):
-                spark.sql(merge(self._place, source, self.key, self.order_by, found.stored.names, columns.names))
-        finally:
-            spark.catalog.dropTempView(source)
+        attempt = uuid.uuid4().hex
+        with self._staging(spark, batch, {ATTEMPT: attempt, ROWS: str(found.kept)}):
+            merge(found, self._place, self.key, self.order_by, columns.names)
         return self._publish(spark, batch, attempt)
 
     def _staging(self, spark: SparkSession, batch: Batch, summary: dict[str, str]) -> AbstractContextManager[None]:
@@ -191,7 +188,7 @@ class IcebergSink:
             spark.sql(f"alter table {self._place} set tblproperties ('{_WAP}' = 'true')")
         for name, kind in gained(widened(rows), columns):
             column = ".".join(map(quoted, name))
-            spark.sql(f"alter table {self._place} add column {column} {kind.simpleString()}")
+            spark.sql(f"alter table {self._place} add column {column} {sql_type(kind)}")
         return spark.table(self._place).schema
 
     def _create(self, spark: SparkSession, rows: StructType) -> None:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from penstock.errors import SinkBusy, SinkFailed, SpecInvalid
 from penstock.sink.engine import engine_errors, said_by
 from penstock.sink.iceberg_files import local
+from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,7 +143,7 @@ def open_in(spark: SparkSession, catalog: Catalog) -> None:
     try:
         for name, value in {**plain, **secret}.items():
             spark.conf.set(f"{prefix}{name}", value)
-        spark.sql(f"show namespaces in `{catalog.name}`")  # opens it
+        spark.sql(f"show namespaces in {quoted(catalog.name)}")  # opens it
         _opened[opened] = settings
     except engine_errors() as error:
         catalog.metadata(_NO_TABLE)  # says it better where a database does not answer

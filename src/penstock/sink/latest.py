@@ -164,34 +164,41 @@ def _first(rows: DataFrame, window: WindowSpec) -> DataFrame:
     return rows.withColumn(rank, F.row_number().over(window)).where(F.col(rank) == 1).drop(rank)
 
 
-def newer(order_by: str | None, *, table: str = "t", rows: str = "s") -> str:
-    """The condition under which a row takes the place of what the table holds of its key."""
-    if order_by is None:
-        return "true"
-    theirs, ours = f"{table}.{quoted(order_by)}", f"{rows}.{quoted(order_by)}"
-    return f"({rows}.{PLACED} or {theirs} is null or {ours} >= {theirs})"
-
-
 def merge(
+    found: Latest,
     into: str,
-    source: str,
     key: Sequence[str],
     order_by: str | None,
-    have: Sequence[str],
     table: Sequence[str],
-    also: str = "",
-) -> str:
-    """The statement that merges `source` into a table.
+    among: Mapping[str, Sequence[Any]] | None = None,
+) -> None:
+    """Merges the rows into a table. Nothing of a row is text of SQL on the way: values stay values, names are quoted.
 
-    `have`: the columns the rows have; `table`: those the table has. A row replaces the whole row of its key, so a
-    column that the rows lack becomes null, as it does with an append. `also`: a condition that only spares work.
+    `table`: the columns that it has. A row replaces the whole row of its key, so a column that the rows lack becomes
+    null, as it does with an append. `among`: all the values that the rows have in some columns of the key, which spares
+    the table's other partitions.
     """
-    given = {name.lower(): f"s.{quoted(name)}" for name in have}
-    values = {quoted(name): given.get(name.lower(), "null") for name in table}
-    on = " and ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key) + (f" and {also}" if also else "")
-    return (
-        f"merge into {into} as t using {source} as s on {on} "
-        f"when matched and {newer(order_by)} and s.{DELETE} then delete "
-        f"when matched and {newer(order_by)} then update set {', '.join(f't.{n} = {v}' for n, v in values.items())} "
-        f"when not matched and not s.{DELETE} then insert ({', '.join(values)}) values ({', '.join(values.values())})"
+    from pyspark.sql import functions as F
+
+    # By numbers: what has a name of its own is the table's.
+    ours = {name: f"__penstock_row_{i}" for i, name in enumerate(found.stored.names)}
+    renamed = [F.col(quoted(name)).alias(at) for name, at in ours.items()]
+    rows = found.rows.select(*renamed, DELETE, PLACED)
+    given = {name.lower(): F.col(at) for name, at in ours.items()}
+    values = {quoted(name): given.get(name.lower(), F.lit(None)) for name in table}
+    on = [F.col(quoted(name)) == given[name.lower()] for name in key]
+    on += [F.col(quoted(name)).isin(list(some)) for name, some in (among or {}).items()]
+    newer = F.lit(True)
+    if order_by is not None:
+        theirs = F.col(quoted(order_by))
+        newer = F.col(PLACED) | theirs.isNull() | (given[order_by.lower()] >= theirs)
+    (
+        rows.mergeInto(into, reduce(lambda a, b: a & b, on))
+        .whenMatched(newer & F.col(DELETE))
+        .delete()
+        .whenMatched(newer)
+        .update(values)
+        .whenNotMatched(~F.col(DELETE))
+        .insert(values)
+        .merge()
     )

@@ -116,6 +116,9 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
         **settings(groups, master),
         "spark.jars": ",".join(str(f) for f in files),
         **asked,
+        # Else the engine puts variables and settings, secrets among them, wherever `${...}` stands in SQL it reads:
+        # also in a name that a schema has chosen.
+        "spark.sql.variable.substitute": "false",
         "spark.driver.defaultJavaOptions": java_options(asked, log4j, recorded.options(found)),
     }
     for logger in _LOGGERS_OF_ERRORS:

@@ -39,6 +39,7 @@ from penstock.spec.model import Pipeline
 from penstock.spec.python_step import parts
 from penstock.spec.stateful import WINDOW, Window, sides
 from penstock.spec.stateful_check import changing, depending, would_stay
+from penstock.spec.types import quoted
 from penstock.transform.python import blame, raised_in
 from penstock.transform.sql import columns_behind, row_for_row, views_in
 from penstock.transform.steps import Moment, Transform
@@ -241,7 +242,7 @@ class Flow:
             condition = late(first.stateful, at, watermark)
             found = rows.agg(
                 F.count(F.lit(1)).alias("came"),
-                F.count_if(never if time is None else F.col(f"`{time}`").isNull()).alias("untimed"),
+                F.count_if(never if time is None else F.col(quoted(time)).isNull()).alias("untimed"),
                 F.count_if(never if condition is None else condition).alias("late"),
             ).first()
             assert found is not None
@@ -313,9 +314,11 @@ def flow(pipeline: Pipeline, transform: Transform, log: SparkLog, directory: Pat
 
 def _stream_of_nothing(spark: SparkSession) -> DataFrame:
     """A stream with the columns of Kafka, to plan with: it is never started."""
+    from pyspark.sql import functions as F
+
     none = spark.readStream.format("rate").load()
     columns = none.sparkSession.createDataFrame([], RAW).schema
-    return none.selectExpr(*(f"cast(null as {field.dataType.simpleString()}) as `{field.name}`" for field in columns))
+    return none.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in columns))
 
 
 def _mode(spark: Any, emit: str) -> Any:

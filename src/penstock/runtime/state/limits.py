@@ -13,6 +13,7 @@ from penstock.spec.rules import Rule
 from penstock.spec.stateful import sides, time_rule
 from penstock.spec.stateful_check import depending, feeding
 from penstock.spec.steps import stateful_steps
+from penstock.spec.types import quoted
 
 
 def require_none(pipeline: Pipeline, what: str) -> None:
@@ -72,7 +73,7 @@ def time_rules_of(pipeline: Pipeline, view: str) -> Iterator[Rule]:
         assert step.stateful is not None
         for name, time, _ in sides(step.stateful):
             if name.lower() == view.lower() and time is not None:
-                rule = f"`{time}` is not null"
+                rule = f"{quoted(time)} is not null"
                 yield Rule.model_construct(name=time_rule(step.view), rule=rule, otherwise="dead-letter")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.record import DELETED, KAFKA, KEY
-from penstock.sink.columns import says_origin
+from penstock.sink.columns import says_origin, sql_type
 from penstock.sink.postgres.names import GONE, OWN, name_fault
 from penstock.spec.types import quoted
 
@@ -186,7 +186,7 @@ def _or_key_of_record(name: str, made_by: str, fields: Mapping[str, DataType], k
         other = KEY
     else:
         return made_by
-    return f"if({DELETED}, coalesce({made_by}, cast({other} as {fields[name].simpleString()})), {made_by})"
+    return f"if({DELETED}, coalesce({made_by}, cast({other} as {sql_type(fields[name])})), {made_by})"
 
 
 def _shape(name: str, kind: DataType) -> tuple[str, str]:
