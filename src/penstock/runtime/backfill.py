@@ -31,6 +31,7 @@ from penstock.runtime import build, guard, positions
 from penstock.runtime.engine import session
 from penstock.runtime.patience import Patience
 from penstock.runtime.perseverance import Perseverance
+from penstock.runtime.settling import per_batch
 from penstock.runtime.state.limits import require_none
 from penstock.runtime.supervise import prepare
 from penstock.runtime.watch import CHECKING, ENGINE, RESOLVING, StopRequest, Watch
@@ -89,6 +90,8 @@ def run(
         bear = Perseverance(home, watch, stop, Patience.of(pipeline))
         bear.listen(assembly)
         assembly.settle(spark)
+        for said in per_batch(spark, pipeline, assembly.transform, assembly.inlets):
+            watch.warn(said)
         watch.bounded(log.start() if committed is None else log.end_of(committed), log.end_of(planned))
         watch.started(pipeline, home)
         bear.run_each(

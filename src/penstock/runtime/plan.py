@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeVar
@@ -40,6 +41,7 @@ from penstock.runtime.engine import jars, java, session
 from penstock.runtime.real_time import run as realtime
 from penstock.runtime.real_time import same_mode
 from penstock.runtime.reference.tables import TableFacts
+from penstock.runtime.settling import per_batch
 from penstock.runtime.standing import Standing
 from penstock.runtime.state.limits import require_same_steps
 from penstock.runtime.watch import Watch
@@ -245,6 +247,8 @@ def _settle(
         partitions = None if topics is None else sum(topic.partitions or 0 for topic in topics)
         wrong = realtime.problems(spark, assembly, partitions)
     found.problems += wrong
+    with suppress(PenstockError):  # a step that does not resolve is a problem already
+        found.warnings += per_batch(spark, aside, assembly.transform, assembly.inlets)
 
 
 def _engine(pipeline: Pipeline) -> Engine:

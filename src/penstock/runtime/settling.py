@@ -12,6 +12,7 @@ from penstock.runtime.outlet import Outlet
 from penstock.runtime.state.flow import Flow
 from penstock.sink.contract import Incoming
 from penstock.spec.model import Pipeline
+from penstock.spec.place import line_of
 from penstock.transform.sql import moved, row_for_row
 from penstock.transform.steps import Transform
 
@@ -79,6 +80,18 @@ def unread(spark: SparkSession, transform: Transform, inlets: Collection[Inlet],
     made = transform.views(source_views(inlets, spark.createDataFrame([], RAW)))
     plans = (outlet.rows(made)._jdf.queryExecution().optimizedPlan() for outlet in outlets)
     return any(plan.nodeName() == "LocalRelation" for plan in plans)
+
+
+def per_batch(spark: SparkSession, pipeline: Pipeline, transform: Transform, inlets: Collection[Inlet]) -> list[str]:
+    """What to say before the first batch of steps that see one batch at a time, with their lines."""
+    if not any((step.sql or step.python) and step.per is None for step in transform.steps):
+        return []
+    made = transform.views(source_views(inlets, spark.createDataFrame([], RAW)))
+    said = []
+    for each in transform.per_batch(made, pipeline.references):
+        line = line_of(pipeline.file, {"view": each.view}) if pipeline.file else None
+        said.append(f"{pipeline.file}:{line}: {each}" if line else str(each))
+    return said
 
 
 def _apart(pipeline: Pipeline, rows: DataFrame, sources: Iterable[DataFrame], inlets: Iterable[Inlet]) -> str:

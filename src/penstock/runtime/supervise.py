@@ -23,6 +23,7 @@ from penstock.runtime.patience import Patience
 from penstock.runtime.perseverance import Perseverance
 from penstock.runtime.real_time import same_mode
 from penstock.runtime.regulate import Regulator
+from penstock.runtime.settling import per_batch
 from penstock.runtime.state.flow import Replanned
 from penstock.runtime.state.limits import require_same_steps
 from penstock.runtime.watch import CHECKING, ENGINE, RESOLVING, StopRequest, Watch
@@ -84,6 +85,8 @@ def run(
         spark = session.start(pipeline, home.logs)
         watch.starting(RESOLVING)
         assembly.settle(spark)
+        for said in per_batch(spark, pipeline, assembly.transform, assembly.inlets):
+            watch.warn(said)
         watch.started(pipeline, home)
         ends = until_caught_up or pipeline.trigger == "available-now"
 

@@ -76,7 +76,7 @@ def _read(text: str, path: Path) -> tuple[Pipeline | None, list[Mistake]]:
     if document.data is not None:
         found += lint(document, path.parent)
         found += _schema_files(document, path.parent)
-        judged = (pipeline or loose.pipeline(document.data)).at(path.absolute().parent)
+        judged = (pipeline or loose.pipeline(document.data)).at(path.absolute().parent, path)
         named = [*rule_mistakes(judged), *step_column_mistakes(judged), *sink_mistakes(judged)]
         found += explain.cross_mistakes(named, document)
         found += _python_steps(judged, document)

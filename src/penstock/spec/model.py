@@ -208,6 +208,7 @@ class Pipeline(Part):
     spark: Spark = Field(default_factory=Spark, description="The Spark session.")
 
     _base: Path = PrivateAttr(default_factory=Path.cwd)
+    _file: Path | None = PrivateAttr(default=None)
 
     @property
     def base(self) -> Path:
@@ -215,6 +216,11 @@ class Pipeline(Part):
         working directory.
         """
         return self._base
+
+    @property
+    def file(self) -> Path | None:
+        """The file it was read from; None for a pipeline from Python."""
+        return self._file
 
     def formats(self) -> dict[tuple[str, ...], Any]:
         """Where the spec says how records are read and written -> how."""
@@ -227,9 +233,9 @@ class Pipeline(Part):
                 found |= {("references", name, "kafka", "key"): table.kafka.key} if table.kafka.key else {}
         return found
 
-    def at(self, base: Path) -> Pipeline:
-        """The same pipeline with its relative paths starting at `base`."""
-        self._base = base
+    def at(self, base: Path, file: Path | None = None) -> Pipeline:
+        """The same pipeline with its relative paths starting at `base`; `file`: what it was read from."""
+        self._base, self._file = base, file
         return self
 
     def __eq__(self, other: object) -> bool:

@@ -14,19 +14,24 @@ def locate(error: PenstockError, file: Path) -> None:
     """Add the file and the line to the facts of an error, and to what to do next. Says nothing where it is not sure."""
     if not any(name in error.facts for name in _SPOKEN_OF) or "line" in error.facts:
         return
-    try:
-        document = lines.parse(file.read_bytes().decode("utf-8-sig"), str(file))
-    except (OSError, UnicodeDecodeError):
+    line = line_of(file, error.facts)
+    if line is None:
         return
-    path = _path(document.data, error.facts)
-    if path is None:
-        return
-    line = document.key_spot(path).line
     error.facts |= {"file": str(file), "line": line}
     if error.next_command:
         at = f"{file}:{line}"
         said = error.next_command.replace("in the spec", f"at {at}")
         error.next_command = said if at in said else f"{said}; see {at}"
+
+
+def line_of(file: Path, facts: dict[str, object]) -> int | None:
+    """The line of what facts speak of (a view, a rule, a sink, a reference); None where it is not sure."""
+    try:
+        document = lines.parse(file.read_bytes().decode("utf-8-sig"), str(file))
+    except (OSError, UnicodeDecodeError):
+        return None
+    path = _path(document.data, facts)
+    return None if path is None else document.key_spot(path).line
 
 
 def _path(data: object, facts: dict[str, object]) -> mistake.Path | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from penstock.spec import sql_names
 from penstock.spec.enrich import Enrich
@@ -31,6 +33,11 @@ class Step(Part):
     deduplicate: Deduplicate | None = Field(None, description="Rows without repetitions.")
     join: Join | None = Field(None, description="Two streams, row by row.")
     state: State | None = Field(None, description="State per key, with timers.")
+    per: Literal["batch"] | None = Field(
+        None,
+        description="`batch`: the step is meant to group, compare, sort, limit or join the rows of one batch, without "
+        "those of other batches. Without it `plan` and `run` warn of that. For steps in SQL and Python.",
+    )
 
     @property
     def kind(self) -> str:
@@ -63,6 +70,8 @@ class Step(Part):
     @model_validator(mode="after")
     def _one_kind(self) -> Step:
         require_one_of(self, KINDS, "a step needs exactly one of")
+        if self.per is not None and not (self.sql or self.python):
+            raise PydanticCustomError("per_batch", "`per: batch` is for steps in SQL and Python")
         return self
 
 

@@ -7,6 +7,7 @@ Stateful steps run in the stream (`streamed`), which is planned once per start. 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from penstock.spec.steps import Step, stateful_steps
 from penstock.spec.types import quoted
 from penstock.transform import deduplicate, enrich, join, python, sql, state, window
 from penstock.transform.enrich import References
+from penstock.transform.per_batch import PerBatch, per_batch
 from penstock.transform.watermark import late
 
 if TYPE_CHECKING:
@@ -66,6 +68,16 @@ class Transform:
                 enrich.require_one_row_each(step.view, step.enrich, made, sources)
             made[step.view].createOrReplaceTempView(step.view)
         return made
+
+    def per_batch(self, made: dict[str, DataFrame], tables: Collection[str]) -> list[PerBatch]:
+        """What steps compute over the rows of one batch only, where the spec does not say that it is meant. `made`: all
+        views over the rows of a batch; `tables`: those of them that are reference tables."""
+        steps = {step.view for step in self.steps}
+        found, before = [], {name: rows for name, rows in made.items() if name not in steps}
+        for step in self.steps:
+            found += per_batch(step, made[step.view], before, tables)
+            before[step.view] = made[step.view]
+        return found
 
     def streamed(self, sources: dict[str, DataFrame]) -> DataFrame:
         """The last stateful view over streams: the plan of the query, up to where batches are handed over."""
