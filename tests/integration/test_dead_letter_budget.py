@@ -8,7 +8,9 @@ from tests.doctor_score import named
 from tests.payments import Payments, good
 
 from penstock.errors import DeadLetterBudget
+from penstock.runtime import backfill
 from penstock.runtime.doctor import examined
+from penstock.runtime.proof.verify import verify
 
 pytestmark = pytest.mark.usefixtures("spark")
 WAYS = ["engine", "one pass, files", "one pass, kafka"]
@@ -80,3 +82,84 @@ def test_budget_can_be_let_go_for_one_batch_and_small_batches_count_together(pay
     report = payments.verify()
     assert report.complete, report.findings
     assert report.unproven == []
+
+
+BAD, GOOD = b"<not json>", good(1)
+
+
+@pytest.mark.parametrize("way", [*WAYS, "letters along", "several sinks", "stateful"])
+def test_pipeline_whose_first_thousand_records_nearly_all_die_stops_before_it_writes_any(
+    payments: Payments, way: str
+) -> None:
+    out = f"{payments.topic}-out"
+    if way in WAYS[1:]:
+        payments.spec["transform"] = []
+        payments.spec["sinks"] = {"lake": {"from": "payments", "delta": {"path": "lake"}}}
+    if way == "stateful":
+        payments.spec["transform"] = [
+            {"view": "once", "deduplicate": {"from": "payments", "key": ["payment_id"], "time": "event_time"}}
+        ]
+        payments.spec["transform"][0]["deduplicate"]["within"] = "1h"
+        payments.spec["sinks"] = {"lake": {"from": "once", "delta": {"path": "lake"}}}
+    if way in ("one pass, kafka", "letters along"):
+        payments.create(out)
+        view = "payments" if way == "one pass, kafka" else "settled"
+        payments.spec["sinks"] = {"out": {"from": view, "kafka": {"topic": out, "origin": True}}}
+    if way == "several sinks":
+        payments.spec["sinks"]["more"] = {"from": "payments", "delta": {"path": "more"}}
+    payments.spec["rate"]["max_offsets"] = 700
+    payments.send(*[BAD] * 600)
+    payments.run()  # too few to say
+    assert len(payments.dead()) == 600
+    before = sorted(payments.directory.rglob("*.parquet"))
+    payments.send(*[BAD] * 350, *[GOOD] * 60)
+    for _ in range(2):  # a start judges it again
+        with pytest.raises(DeadLetterBudget) as stopped:
+            payments.run()
+    error = stopped.value
+    assert (len(payments.dead()), len(payments.entries())) == (600, 1)
+    assert sorted(payments.directory.rglob("*.parquet")) == before
+    assert "of the first 1,0" in error.what
+    assert error.facts["read"] >= 1000
+    assert error.facts["dead"] >= 900
+    assert "× decode, malformed: " in str(error.cause)
+    assert "budget: none" in str(error.next_command)
+    said = examined(payments.pipeline)[1]
+    assert [found.cause for found in said][:1] == ["dead-letter-budget"]
+    payments.spec["dead_letters"]["budget"] = "none"
+    payments.run()
+    assert len(payments.dead()) == 950
+    del payments.spec["dead_letters"]["budget"]
+    payments.send(*[BAD] * 1000)
+    payments.run()  # it is past its first thousand
+    assert len(payments.dead()) == 1950
+    report = payments.verify()
+    assert report.complete, report.findings
+
+
+def test_first_records_that_do_not_nearly_all_die_or_that_are_let_through_stop_nothing(payments: Payments) -> None:
+    payments.send(*[BAD] * 899, *[GOOD] * 101, key=b"all in one partition")
+    payments.run()
+    assert len(payments.dead()) == 899
+    payments.spec["name"] = "another"
+    payments.spec["checkpoint"] = "another"
+    payments.spec["sinks"] = {"other": {"from": "payments", "delta": {"path": "other"}}}
+    payments.spec["contract"]["payments"] = [{"name": "none", "rule": "amount < 0"}]
+    with pytest.raises(DeadLetterBudget, match=r"1,000 of the first 1,000 records are dead \(100.0%\)"):
+        payments.run()
+    payments.run(accept=["dead-letter-budget"])
+    assert len(payments.dead()) == 1000
+
+
+def test_backfill_whose_first_records_nearly_all_die_stops_too(payments: Payments) -> None:
+    payments.send(*[BAD] * 1200)
+    payments.spec["rate"]["max_offsets"] = 5000
+    wanted = backfill.Range("earliest", "latest")
+    for _ in range(2):
+        with pytest.raises(DeadLetterBudget, match=r"1,00\d of the first 1,00\d"):
+            backfill.run(payments.pipeline, wanted)
+    assert payments.dead() == []
+    payments.spec["dead_letters"]["budget"] = "none"
+    home = backfill.run(payments.pipeline, wanted)
+    assert len(payments.dead()) == 1200
+    assert verify(payments.pipeline, home.path.name).complete

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.runtime.outline import Route
     from penstock.runtime.plan import Plan
     from penstock.runtime.standing import Standing
+    from penstock.spec.model import Budget
     from penstock.spec.rules import Rule
     from penstock.spec.steps import Step
 
@@ -73,7 +74,7 @@ def document(made: Plan) -> dict[str, Any]:
             "rules": [{"view": view, **_said(rule)} for view, rule in made.path.rules],
             "steps": [_said(step) for step in made.path.steps],
             "references": [asdict(each) for each in made.references],
-            "budget": made.path.budget.model_dump() if made.path.budget else None,
+            "budget": _budget(made.path.budget),
             "way": made.way,
         },
         "routes": [asdict(route) for route in made.routes],
@@ -151,9 +152,21 @@ def _print_path(made: Plan) -> None:
         where = f" where {route.where}" if route.where else ""
         label = f"sink {route.name}: {route.view}{where}" if route.view else route.name
         _say(f"{label} -> {route.target.kind} {route.target.to}", 1)
-    if budget := made.path.budget:
-        few = counted(budget.at_least, "record")
-        _say(f"stops when more than {budget.share * 100:g} % of the records die, and at least {few}", 1)
+    from penstock.spec.model import FIRST_RECORDS, NEARLY_ALL
+
+    if made.path.budget is None:
+        _say(f"stops when {NEARLY_ALL * 100:g} % of the first {FIRST_RECORDS:,} records die", 1)
+    elif made.path.budget != "none":
+        few = counted(made.path.budget.at_least, "record")
+        _say(f"stops when more than {made.path.budget.share * 100:g} % of the records die, and at least {few}", 1)
+
+
+def _budget(budget: Budget | Literal["none"] | None) -> dict[str, Any] | None:
+    from penstock.spec.model import FIRST_RECORDS, NEARLY_ALL
+
+    if budget is None:
+        return {"share": NEARLY_ALL, "first_records": FIRST_RECORDS}
+    return None if budget == "none" else budget.model_dump()
 
 
 def _print_route(route: Route) -> None:

@@ -256,7 +256,7 @@ def along(
     (inlet,), (sink,) = inlets, by_partition
     if unread:
         return "no row can reach the sink"
-    if pipeline.dead_letters.budget:
+    if pipeline.dead_letters.allowed:
         return "with a budget they are counted before anything is sent"
     if transform.buries:
         return f"step '{transform.buries[0]}' makes dead letters"

@@ -36,6 +36,7 @@ from penstock.runtime.balance import unbalanced
 from penstock.runtime.budget import Spending
 from penstock.runtime.culprits import Culprits, searching, speaks_of_a_value, without
 from penstock.runtime.failing import failing, lacking
+from penstock.runtime.first_records import FirstRecords
 from penstock.runtime.inlet import Inlet, Position, passed
 from penstock.runtime.one_pass.way import Shortcut, shortcut
 from penstock.runtime.outcome import Outcome
@@ -82,6 +83,7 @@ class Assembly:
     replay: bool = True  # the next batch may have been written before: after a start, and after a failure
     took: dict[str, float] = field(default_factory=dict)  # seconds, by sink, of the batch that runs
     budget: Spending | None = None  # how many records may die
+    first_records: FirstRecords | None = None  # the same, of a new pipeline that has no budget; None: of another one
     spared: dict[str, set[Position]] = field(default_factory=dict)  # by sink: records it holds already (`replay`)
     flow: Flow | None = None  # the steps that keep state between batches
     steps: dict[str, StepCount] = field(default_factory=dict)  # what became of their rows, in the batch that runs
@@ -117,6 +119,8 @@ class Assembly:
         topics = self.topics.facts(r.topic for r in ranges)
         require_forward(ranges)
         expired = self.topics.lost(ranges)  # before anything is read
+        if self.first_records is not None and not self._lets_through:
+            self.first_records.check(raw.sparkSession, batch, self.inlets)
         if self.transform.begin(raw.sparkSession, batch):
             self.over, self.way = None, None
         if self.way is None:
@@ -161,6 +165,8 @@ class Assembly:
         self.first = self.replay = False
         if self.budget is not None:
             self.budget.spent(entry)
+        if self.first_records is not None and self.first_records.took(entry):
+            self.first_records = None
         if self.readers.given_up:  # for this batch; the next one that meets an unknown schema waits again
             self.readers.given_up = False
             self.look_up_anew()
@@ -327,8 +333,13 @@ class Assembly:
 
     def _afford(self, batch: Batch, raw: DataFrame, counted: dict[str, Counted]) -> None:
         """Called when decode and contract are counted and no sink is written. Raises DeadLetterBudget."""
-        if self.budget is not None and not (self.first and DeadLetterBudget.code in self.accepted):
+        if self.budget is not None and not self._lets_through:
             self.budget.check(batch.id, raw, self.inlets, counted)
+
+    @property
+    def _lets_through(self) -> bool:
+        """The operator said that so many records of the batch may die."""
+        return self.first and DeadLetterBudget.code in self.accepted
 
     def _accepts_replay(self) -> bool:
         """The operator said that what a batch wrote before the crash counts, whatever its replay makes of it."""

@@ -105,10 +105,10 @@ class Spending:
         dead = sum(found.counts.dead for found in counted.values())
         share = self.over(batch, read, dead)
         if share is not None:
-            raise stop(self.budget, batch, dead, share, _reasons(raw, inlets, counted) if dead else [])
+            raise stop(self.budget, batch, dead, share, reasons(raw, inlets, counted) if dead else [])
 
 
-def _reasons(raw: DataFrame, inlets: Iterable[Inlet], counted: dict[str, Counted]) -> list[dict[str, object]]:
+def reasons(raw: DataFrame, inlets: Iterable[Inlet], counted: dict[str, Counted]) -> list[dict[str, object]]:
     """What is wrong with the records that would die, the most frequent first, with one of each."""
     parts = [inlet.dead_rows(raw, counted[inlet.view]) for inlet in inlets if counted[inlet.view].counts.dead]
     dead = reduce(lambda a, b: a.unionByName(b), parts)
@@ -131,23 +131,27 @@ def _reasons(raw: DataFrame, inlets: Iterable[Inlet], counted: dict[str, Counted
     ]
 
 
+def named(reasons: list[dict[str, object]]) -> list[str]:
+    """Reasons as lines."""
+    told = [
+        f"{each['count']} × {each['stage']}, {each['class']}: {' '.join(str(each['sample']).splitlines())}"
+        for each in reasons[:_NAMED]
+    ]
+    rest = len(reasons) - len(told)
+    return [*told, *([f"{rest} more reason{'s' * (rest != 1)}"] if rest else [])]
+
+
 def stop(budget: Budget, batch: int, dead: int, share: Share, reasons: list[dict[str, object]]) -> DeadLetterBudget:
     """The letters of the batch are not written: what is wrong with its records is to be read here and nowhere else.
     `reasons`: the most frequent first."""
     over = f"batch {batch}" if share.batches == 1 else f"batch {batch} and the {share.batches - 1} before it"
-    named = [
-        f"{each['count']} × {each['stage']}, {each['class']}: {' '.join(str(each['sample']).splitlines())}"
-        for each in reasons[:_NAMED]
-    ]
-    rest = len(reasons) - len(named)
-    more = [f"{rest} more reason{'s' * (rest != 1)}"] if rest else []
     looked_at = [f"of the first {_LOOKED_AT:,}:"] if dead > _LOOKED_AT else []
     earlier = share.dead - dead
     before = [f"{earlier:,} are of earlier batches, `penstock dlq stats` shows them"] if earlier else []
     return DeadLetterBudget(
         f"{share.dead:,} of {share.read:,} records of {over} are dead ({share.of_all:.1%}), "
         f"the budget is {budget.share:.1%}",
-        cause="\n".join([*looked_at, *named, *more, *before]),
+        cause="\n".join([*looked_at, *named(reasons), *before]),
         next_command="nothing of the batch is written: mend the spec or the producer, then: penstock run FILE; "
         f"or let this batch through: penstock run FILE --accept {DeadLetterBudget.code}",
         facts={

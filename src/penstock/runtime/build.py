@@ -23,6 +23,7 @@ from penstock.route.kafka_topic import DeadLetterTopics
 from penstock.route.table import DeadLetterTable
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.budget import TOGETHER, Spending
+from penstock.runtime.first_records import FirstRecords
 from penstock.runtime.inlet import Inlet
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.readers import Readers
@@ -76,7 +77,7 @@ def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str]
     at = at or home(pipeline)
     ledger = Ledger(at.ledger)
     last = ledger.last()
-    allowed = pipeline.dead_letters.budget
+    allowed = pipeline.dead_letters.allowed
     following, steps = readers(pipeline), transform(pipeline, tables(pipeline, at))
     registering = lru_cache(lambda: PatientRegistry(settings_of(pipeline), home(pipeline).schemas))
     fixed = batch_of(pipeline.trigger) is not None or SparkLog(at.spark).stateful
@@ -98,6 +99,7 @@ def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str]
         ),
         accepted=sorted(accepted),
         budget=Spending.since(allowed, ledger.recent(TOGETHER)) if allowed else None,
+        first_records=None if pipeline.dead_letters.budget else FirstRecords.since(pipeline, ledger.entries()),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from penstock.kafka.admin import TopicFacts
 from penstock.runtime.outlet import Outlet
@@ -12,6 +12,7 @@ from penstock.sink.kafka.exactly_once import KafkaSink
 from penstock.sink.kafka.stock import StockKafkaSink
 from penstock.spec.local_path import plain
 from penstock.spec.model import Budget, Pipeline
+from penstock.spec.real_time import batch_of
 from penstock.spec.rules import Rule
 from penstock.spec.sinks import KINDS, Sink
 from penstock.spec.steps import Step
@@ -54,7 +55,7 @@ class Path:
     topics: list[SourceTopic]
     rules: list[tuple[str, Rule]]  # with the view they are about
     steps: list[Step]
-    budget: Budget | None = None  # how many records may die
+    budget: Budget | Literal["none"] | None = None  # how many records may die
 
 
 def path_of(pipeline: Pipeline, there: Mapping[str, TopicFacts] | None) -> Path:
@@ -69,7 +70,8 @@ def path_of(pipeline: Pipeline, there: Mapping[str, TopicFacts] | None) -> Path:
         topics.append(SourceTopic(name, size, read.value.format, read.key.format if read.key else None, view))
     rules = [(view, rule) for view, rules in pipeline.contract.items() for rule in rules]
     by = source.pattern.match if source.pattern else None
-    return Path(by, topics, rules, list(pipeline.transform), pipeline.dead_letters.budget)
+    budget = "none" if batch_of(pipeline.trigger) is not None else pipeline.dead_letters.budget
+    return Path(by, topics, rules, list(pipeline.transform), budget)
 
 
 def routes_of(pipeline: Pipeline, outlets: Iterable[Outlet], dead_letters: str | None) -> list[Route]:

@@ -64,6 +64,10 @@ class DeadLetterTable(Part):
     path: LocalPath = Field(description="Directory of the table, relative to the spec.")
 
 
+FIRST_RECORDS, NEARLY_ALL = 1_000, 0.9
+"""Where a spec has no budget: a pipeline stops if so many of its first records die (`runtime.first_records`)."""
+
+
 class Budget(Part):
     """How many records may die before the pipeline is broken and not the records. The share is taken over a batch, and
     over the batches that ended before it, up to 20 together, where that makes it larger.
@@ -86,14 +90,21 @@ class DeadLetters(Part):
 
     kafka: DeadLetterTopic | None = Field(None, description="Write dead letters to a Kafka topic.")
     delta: DeadLetterTable | None = Field(None, description="Write dead letters to a Delta table.")
-    budget: Budget | None = Field(
-        None, description="Stop, before anything of the batch is written, when too many of its records would die."
+    budget: Budget | Literal["none"] | None = Field(
+        None,
+        description="Stop, before anything of the batch is written, when too many of its records would die. Not given: "
+        "only where 90 % of the first 1,000 records of a pipeline would. `none`: never.",
     )
 
     @model_validator(mode="after")
     def _one_kind(self) -> DeadLetters:
         require_one_of(self, ("kafka", "delta"), "dead_letters needs exactly one of")
         return self
+
+    @property
+    def allowed(self) -> Budget | None:
+        """The budget that the spec gives."""
+        return None if self.budget == "none" else self.budget
 
 
 class Rate(Part):

@@ -79,7 +79,7 @@ def _reasons(spec: Pipeline) -> Iterator[tuple[tuple[str | int, ...], str]]:
         yield from _of_sink(name, sink)
     if spec.dead_letters.delta:
         yield ("dead_letters", "delta"), "dead letters go to Kafka with the other records; write `kafka:`"
-    if spec.dead_letters.budget:
+    if spec.dead_letters.allowed:
         why = "a budget judges a batch before it is written, and records are sent on before the batch ends"
         yield ("dead_letters", "budget"), why
     for name in sorted(spec.rate.model_fields_set):

@@ -138,7 +138,7 @@ def assembled(pipeline: Pipeline, home: Home) -> Assembly:
     letters is lost."""
     made = build.assembly(pipeline, home)
     topics = _Addressed(made.topics.config, made.topics.source, made.topics.known)
-    return replace(made, budget=None, topics=topics, flow=None, in_kafka=False)
+    return replace(made, budget=None, first_records=None, topics=topics, flow=None, in_kafka=False)
 
 
 @dataclass
