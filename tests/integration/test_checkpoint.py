@@ -224,7 +224,7 @@ def test_seek_back_into_an_upsert_with_an_order_reads_again_and_leaves_one_row_p
     assert report.complete, report.findings
     payments.send(b"broken")
     payments.run()
-    assert "dead letters" in asked("seek", "--to", "earliest", "--dry-run", expect=4)["refused"]["what"]
+    assert "dead letter" in asked("seek", "--to", "earliest", "--dry-run", expect=4)["refused"]["what"]
 
 
 def test_seek_forward_with_a_kafka_sink_goes_on_exactly_once(payments: Payments, asked: Asked) -> None:

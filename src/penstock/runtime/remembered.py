@@ -51,8 +51,23 @@ def _trigger(trigger: object) -> str:
 
 
 def write(home: Home, pipeline: Pipeline) -> None:
-    """Called once per start, when nothing stands in its way."""
+    """Called once per start, when nothing stands in its way any more: `plan` compares with what has been run, and not
+    with a spec whose start was refused."""
     put(home.path / "spec.json", json.dumps(asdict(of(pipeline)), indent=1).encode())
+
+
+@dataclass
+class Remembering:
+    """Writes at the first call. A start is no longer refused once a batch begins, or the run has ended well."""
+
+    home: Home
+    pipeline: Pipeline
+    done: bool = False
+
+    def __call__(self) -> None:
+        if not self.done:
+            write(self.home, self.pipeline)
+            self.done = True
 
 
 def read(home: Home) -> Remembered | None:

@@ -15,7 +15,7 @@ from penstock.checkpoint.log import SparkLog
 from penstock.errors import counted
 from penstock.kafka.connection import client_config
 from penstock.record import Batch, Known, ends_of
-from penstock.runtime import build, guard, remembered
+from penstock.runtime import build, guard
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.engine import session
 from penstock.runtime.onlookers import looked_on
@@ -23,6 +23,7 @@ from penstock.runtime.patience import Patience
 from penstock.runtime.perseverance import Perseverance
 from penstock.runtime.real_time import same_mode
 from penstock.runtime.regulate import Regulator
+from penstock.runtime.remembered import Remembering
 from penstock.runtime.settling import per_batch
 from penstock.runtime.state.flow import Replanned
 from penstock.runtime.state.limits import require_same_steps
@@ -80,7 +81,6 @@ def run(
         report_ignored_start(pipeline, assembly, watch)
         require_same_steps(pipeline, home)
         begin = start.starting_offsets(client_config(pipeline), pipeline.source, subscription.topics, assembly.log)
-        remembered.write(home, pipeline)
         watch.starting(ENGINE)
         spark = session.start(pipeline, home.logs)
         watch.starting(RESOLVING)
@@ -103,12 +103,14 @@ def run(
                 flow.started(started)
             return started
 
-        batches = _Batches(assembly, bear, Regulator(pipeline.rate, watch.decided, watch.warn), attempts)
+        remember = Remembering(home, pipeline)
+        batches = _Batches(assembly, bear, Regulator(pipeline.rate, watch.decided, watch.warn), attempts, remember)
         try:
             _keep_running(query, batches, bear)
         except BaseException as error:
             attempts.ended(error)
             raise
+        remember()
         attempts.ended()
 
 
@@ -170,16 +172,18 @@ def _keep_running(query: Callable[[_Batches], StreamingQuery], batches: _Batches
 class _Batches:
     """What Spark calls for every batch, in a thread of its own."""
 
-    def __init__(self, assembly: Assembly, bear: Perseverance, regulator: Regulator, attempts: Attempts) -> None:
+    def __init__(
+        self, assembly: Assembly, bear: Perseverance, regulator: Regulator, attempts: Attempts, remember: Remembering
+    ) -> None:
         self.assembly, self.bear = assembly, bear
-        self.regulator, self.attempts = regulator, attempts
+        self.regulator, self.attempts, self.remember = regulator, attempts, remember
         self.failure: BaseException | None = None
         self.active = threading.Lock()
         self.held_back = False
 
     def again(self, assembly: Assembly) -> _Batches:
         """For the next start of the query."""
-        return _Batches(assembly, self.bear, self.regulator, self.attempts)
+        return _Batches(assembly, self.bear, self.regulator, self.attempts, self.remember)
 
     def __call__(self, raw: DataFrame, batch_id: int) -> None:
         with self.active:
@@ -188,6 +192,7 @@ class _Batches:
                 raise HeldBack  # returning would let Spark commit a batch that was never written
             self.regulator.batch_begins()
             self.attempts.begin(batch_id)
+            self.remember()  # nothing of the batch has been touched yet, and the start is behind us
             began = time.monotonic()
             try:
                 entry = self.assembly.process(raw, batch_id)

@@ -87,14 +87,16 @@ def run(
         watch.starting(RESOLVING)
         require_tasks(spark, partitions)
         settle(spark, assembly)
-        remembered.write(home, pipeline)
-        query = _query_id(home)
-        watch.started(pipeline, home)
         begin = start.starting_offsets(client_config(pipeline), pipeline.source, subscription.topics, assembly.log)
+        query = _query_id(home, pipeline)
+        watch.started(pipeline, home)
+        remember = remembered.Remembering(home, pipeline)
 
         def started(assembly: Assembly) -> StreamingQuery:
             raw = source.live(spark, pipeline, subscription, begin)
-            return _start(plan.outgoing(assembly, raw, query), pipeline, home)
+            running = _start(plan.outgoing(assembly, raw, query), pipeline, home)
+            remember()
+            return running
 
         _keep_running(started, assembly, bear)
 
@@ -145,11 +147,13 @@ def mend(home: Home, assembly: Assembly, watch: Watch) -> None:
     watch.warn(f"batch {batch} ended just before a crash: its offsets are in the ledger, its counts are not known")
 
 
-def _query_id(home: Home) -> str:
-    """The id of the query, which its dead letters carry: written down before Spark would make one."""
+def _query_id(home: Home, pipeline: Pipeline) -> str:
+    """The id of the query, which its dead letters carry: written down before Spark would make one. Before that, the
+    spec: until there is a ledger entry, only that says the checkpoint is of this mode."""
     known = SparkLog(home.spark).query_id()
     if known is not None:
         return known
+    remembered.write(home, pipeline)
     made = str(uuid.uuid4())
     home.spark.mkdir(parents=True, exist_ok=True)
     put(home.spark / "metadata", json.dumps({"id": made}).encode())
