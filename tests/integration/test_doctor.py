@@ -28,6 +28,8 @@ from penstock.local.postgres import LocalPostgres
 from penstock.observe.facts import Facts, Finding
 from penstock.runtime import supervise
 from penstock.runtime.doctor import examined
+from penstock.runtime.replay import run as replay
+from penstock.runtime.replay.letters import Wanted
 from penstock.runtime.watch import StopRequest
 from penstock.spec.model import Pipeline
 
@@ -94,6 +96,20 @@ def test_stuck_batch(payments: Payments) -> None:
         with pytest.raises(RuleStopped):
             payments.run()
     named(["stuck-batch"], causes(payments))
+
+
+def test_records_that_die(payments: Payments) -> None:
+    payments.send(*(b"{" for _ in range(30)), *(good(n, amount=-1) for n in range(5)), *(good(n) for n in range(65)))
+    payments.run()
+    named(["dead-letters"], causes(payments))
+    page = payments.cli("doctor", str(payments.file), expect=1).stdout
+    assert "warning[dead-letters]\n  35.0% of the records die\n" in page
+    assert "- 30 × decode, malformed: " in page
+    assert f"fix: penstock dlq stats {payments.file}" in page
+    payments.spec["contract"] = {}
+    replay.run(payments.pipeline, Wanted())
+    [found] = examined(payments.pipeline)[1]
+    assert found.facts["dead"] == 30  # the others are home
 
 
 def test_offsets_that_expired_unread(payments: Payments) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from statistics import mean, median
 
-from penstock.observe import event_time, stopped
+from penstock.observe import dying, event_time, stopped
 from penstock.observe.facts import SEVERITIES, Facts, Finding, Ran
 from penstock.spec.duration import span
 
@@ -291,6 +291,7 @@ RULES: tuple[Rule, ...] = (
     target_too_short,
     small_files,
     state_growth,
+    dying.dead_letters,
     event_time.late,
     event_time.behind,
 )

@@ -96,6 +96,27 @@ class Timed:
 
 
 @dataclass(frozen=True)
+class Dying:
+    """Dead letters of the newest batches that had records, and of those before them."""
+
+    batches: int
+    read: int
+    dead: int  # without those that a replay has brought home, where `reasons` are known
+    batches_before: int = 0
+    read_before: int = 0
+    dead_before: int = 0
+    reasons: Sequence[tuple[str, int]] = ()  # the most frequent first, each with a sample, and how many
+
+    @property
+    def share(self) -> float:
+        return self.dead / self.read if self.read else 0.0
+
+    @property
+    def share_before(self) -> float:
+        return self.dead_before / self.read_before if self.read_before else 0.0
+
+
+@dataclass(frozen=True)
 class Facts:
     running: bool
     lag: Lag  # not of topics that were made again
@@ -116,6 +137,7 @@ class Facts:
     files: Mapping[str, Files] = field(default_factory=dict)  # of table sinks
     keeps_s: Mapping[str, float] = field(default_factory=dict)  # stateful step -> how long a row stays, in event time
     timed: Timed | None = None  # None: it keeps no state
+    dying: Dying | None = None  # None: nothing was read yet
     registry: str | None = None  # why it cannot be asked; None: it answers, or there is none
 
 

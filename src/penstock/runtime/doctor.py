@@ -23,6 +23,7 @@ from penstock.observe.lag import Lag
 from penstock.observe.verdict import Commit, Verdict, verdict
 from penstock.record import ends_of
 from penstock.runtime import build, condition
+from penstock.runtime.dying import LOOKED_BACK, dying
 from penstock.runtime.lag import if_answered, instead, lag_in, waiting
 from penstock.runtime.standing import if_sound, known_positions, next_positions, running
 from penstock.runtime.timed import timed
@@ -50,7 +51,8 @@ def facts_of(pipeline: Pipeline) -> Facts:
     runs, now = running(home) is not None, time.time()
     log, events = SparkLog(home.spark), EventLog(home.events)
     damage = condition.damage(pipeline, home)
-    entries = if_sound(lambda: Ledger(home.ledger).recent(_BATCHES)) or []
+    newest = if_sound(lambda: Ledger(home.ledger).recent(LOOKED_BACK)) or []
+    entries = newest[-_BATCHES:]
     topics = subscribe(config, pipeline.source, entries[-1].topics if entries else ()).topics  # none that are held back
     gone = made_again(entries[-1].topics if entries else {}, topics)
     places = partitions_of(pipeline.source, {name: of for name, of in topics.items() if name not in gone})
@@ -88,6 +90,7 @@ def facts_of(pipeline: Pipeline) -> Facts:
         files=_files(pipeline),
         keeps_s={s.view: keeps.total_seconds() for s in pipeline.transform if (keeps := keeps_for(s.stateful))},
         timed=timed(pipeline.transform, entries, [sink.from_ for sink in pipeline.sinks.values()]),
+        dying=dying(pipeline, newest),
         registry=_registry(pipeline),
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.observe.doctor import examine
-from penstock.observe.facts import Damaged, Facts, Failed, Files, Held, Ran, Recreated, Stuck
+from penstock.observe.facts import Damaged, Dying, Facts, Failed, Files, Held, Ran, Recreated, Stuck
 from penstock.observe.lag import PartitionLag, measured
 
 
@@ -66,6 +66,7 @@ CASES: dict[str, Facts] = {
     "dead-letter-budget": replace(
         HEALTHY, running=False, stuck=Stuck(10, 5.0), failed=Failed("dead-letter-budget", "9 of 10 are dead")
     ),
+    "dead-letters": replace(HEALTHY, dying=Dying(3, 1_000, 910)),
     "partition-offline": replace(HEALTHY, states={"offline": ["t-1"]}),
     "partition-read-only": replace(HEALTHY, states={"read-only": ["out-0"]}),
     "partition-silent": replace(HEALTHY, states={"silent": ["t-1"]}),
@@ -308,3 +309,35 @@ def test_state_that_fills_or_is_freed_is_not_growing() -> None:
 def test_every_cause_is_in_the_documents() -> None:
     told = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text()
     assert [cause for cause in CASES if f"`{cause}`" not in told] == []
+
+
+@pytest.mark.parametrize(
+    ("dying", "severity"),
+    [
+        (Dying(3, 1_000, 500), "critical"),
+        (Dying(3, 1_000, 499), "warning"),
+        (Dying(3, 1_000, 100), "warning"),
+        (Dying(3, 1_000, 99), None),
+        (Dying(1, 9, 9), None),  # few records say nothing
+        (Dying(3, 1_000, 12, 10, 10_000, 40), "warning"),  # three times as many as before
+        (Dying(3, 1_000, 12, 10, 10_000, 41), None),
+        (Dying(3, 10_000, 99, 10, 10_000, 0), None),  # less than 1 %
+        (Dying(3, 1_000, 12, 1, 99, 0), None),  # too few before to compare with
+    ],
+)
+def test_share_of_dead_letters_is_named_where_it_is_high_or_has_risen(dying: Dying, severity: str | None) -> None:
+    found = examine(replace(HEALTHY, dying=dying))
+    assert [each.severity for each in found] == ([severity] if severity else [])
+
+
+def test_dead_letters_are_named_with_the_reason_and_the_command_and_not_beside_a_spent_budget() -> None:
+    dying = Dying(3, 1_000, 910, 20, 20_000, 80, [("decode, malformed: t-0 offset 4: no JSON", 900)])
+    [found] = examine(replace(HEALTHY, dying=dying))
+    assert found.what == "91.0% of the records die, and far fewer did before"
+    assert found.evidence == (
+        "910 of 1,000 records of the last 3 batches are dead letters",
+        "in the 20 batches before it was 0.4%",
+        "900 × decode, malformed: t-0 offset 4: no JSON",
+    )
+    assert found.fix.startswith("penstock dlq stats FILE")
+    assert [each.cause for each in examine(replace(CASES["dead-letter-budget"], dying=dying))] == ["dead-letter-budget"]
