@@ -16,7 +16,7 @@ from typing import Any, cast, get_args
 
 from pydantic_core import ErrorDetails
 
-from penstock.spec import shape
+from penstock.spec import shape, spark_options
 from penstock.spec.mistake import Path, nearest
 
 _TAGS = ("format", "type")  # keys that tell the kinds of a union of parts apart
@@ -96,6 +96,7 @@ def _meant(found: Iterable[Cause], root: shape.Part) -> Iterator[Path]:
             key = nearest(str(cause.path[-1]), keys_at(root, cause.path[:-1]))
             if key is not None:
                 yield (*cause.path[:-1], key)
+            yield from spark_options.meant_places(str(cause.path[-1]))
 
 
 def _of_another_branch(error: ErrorDetails, path: Path, data: Any, root: shape.Part) -> bool:
@@ -105,7 +106,7 @@ def _of_another_branch(error: ErrorDetails, path: Path, data: Any, root: shape.P
     if any(step in inside.values() for step in error["loc"] if isinstance(step, str)):
         return False  # the data itself says which branch it is: `format: csv` is read as nothing else
     if error["type"] == _MISSING:
-        return any(nearest(str(key), known) is not None for key in inside)
+        return any(nearest(key, known) is not None or any(spark_options.meant_places(key)) for key in inside)
     return error["type"] == _UNKNOWN and path[-1] in known
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from penstock.spec import secrets, shape, words
+from penstock.spec import secrets, shape, spark_options, words
 from penstock.spec.causes import Cause, causes, keys_at, keys_of_kind
 from penstock.spec.cross import CrossMistake
 from penstock.spec.lines import Document
@@ -87,11 +87,13 @@ def _mistake(cause: Cause, document: Document, root: shape.Part) -> Mistake:
         case "extra_forbidden":
             kind_of, allowed = keys_of_kind(root, path[:-1], document.data)
             code, message = "unknown-key", f"unknown key '{path[-1]}'" + (f" of {kind_of}" if kind_of else "")
-            hint = _comma_hint(path[-1], value) or instead(str(path[-1]), allowed)
+            hint = _comma_hint(path[-1], value) or _of_spark(path, value, root, allowed)
+            hint = hint or instead(str(path[-1]), allowed)
             spot = document.key_spot(path)
         case "string_pattern_mismatch":
             code, message = "bad-name", f"{_shown(path[-1] if cause.key else value, path)} is not allowed"
-            hint = f"allowed: {_PATTERNS.get(error['ctx']['pattern'], error['ctx']['pattern'])}"
+            hint = _of_spark(path, value, root) if cause.key else None
+            hint = hint or f"allowed: {_PATTERNS.get(error['ctx']['pattern'], error['ctx']['pattern'])}"
             spot = document.key_spot(path) if cause.key else spot
         case _ if kind in _OUR_OWN:
             code, message, hint = _OUR_OWN[kind], error["msg"], error.get("ctx", {}).get("hint")
@@ -130,7 +132,8 @@ def _not_one_of(
     value = errors[0]["input"]
     written = document.value_spot(path).written
     if words and isinstance(value, str):
-        hint = near(value, words) or f"allowed: {', '.join([*words, *kinds])}"
+        hint = near(value, words) or spark_options.word(value, path)
+        hint = hint or f"allowed: {', '.join(dict.fromkeys([*words, *kinds]))}"
         if "timestamp" in keys_at(root, path) and _is_time(value):
             hint = f'write {{timestamp: "{value}"}}'
         return "not-allowed", f"{_shown(value, path)} is not allowed", hint
@@ -141,8 +144,18 @@ def _not_one_of(
     return (
         "wrong-type",
         f"expected {wanted}, found {_found(value, path)}",
-        _conversion(value, kinds, written, path),
+        _conversion(value, kinds, written, path) or _of_spark(path, value, root),
     )
+
+
+def _of_spark(path: Path, value: Any, root: shape.Part, allowed: Iterable[str] = ()) -> str | None:
+    """For a key that is unknown, and for one that was taken for a name."""
+    if "source" not in shape.keys(root):
+        return None  # not a spec
+    named = shape.parts_at(root, path) if not isinstance(value, dict) else ()
+    if allowed or named:
+        return spark_options.meant(str(path[-1]), path, allowed) or spark_options.meant_within(value, path)
+    return None
 
 
 def _is_time(text: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path as Directory
 from typing import Any
 
-from penstock.spec import references, secrets
+from penstock.spec import references, secrets, spark_options
 from penstock.spec.lines import Document
 from penstock.spec.mistake import Mistake, Path, dotted, near
 
@@ -62,6 +62,21 @@ def _secrets(document: Document) -> Iterator[Mistake]:
 
 
 def _without_effect(document: Document) -> Iterator[Mistake]:
+    yield from _options_in_conf(document)
+    yield from _unused_topics(document)
+
+
+def _options_in_conf(document: Document) -> Iterator[Mistake]:
+    """Spark reads options of a source or a sink from nowhere else, and says nothing."""
+    conf = _get(document.data, ("spark", "conf"))
+    for name in conf if isinstance(conf, dict) else ():
+        path = ("spark", "conf", name)
+        if spark_options.is_option(name):
+            message = f"'{name}' does nothing in `spark.conf`"
+            yield _warning(document, path, message, spark_options.meant(name, path, ()))
+
+
+def _unused_topics(document: Document) -> Iterator[Mistake]:
     data = document.data
     settings, read = _get(data, ("kafka", "topics")), _get(data, ("source", "topics"))
     if not isinstance(settings, dict) or not isinstance(read, dict):
@@ -76,19 +91,8 @@ def _without_effect(document: Document) -> Iterator[Mistake]:
     for topic in settings:
         if topic not in used:
             path = ("kafka", "topics", topic)
-            spot = document.key_spot(path)
             message = f"the spec names topic '{topic}' nowhere else; `penstock apply` makes it all the same"
-            hint = near(topic, used)
-            yield Mistake(
-                document.file,
-                spot.line,
-                spot.column,
-                dotted(path),
-                "no-effect",
-                message,
-                hint,
-                level="warning",
-            )
+            yield _warning(document, path, message, near(topic, used))
 
 
 def _refers(value: Any) -> bool:
@@ -98,6 +102,11 @@ def _refers(value: Any) -> bool:
 def _at(document: Document, path: Path, code: str, message: str, hint: str | None = None) -> Mistake:
     spot = document.value_spot(path)
     return Mistake(document.file, spot.line, spot.column, dotted(path), code, message, hint)
+
+
+def _warning(document: Document, path: Path, message: str, hint: str | None) -> Mistake:
+    spot = document.key_spot(path)
+    return Mistake(document.file, spot.line, spot.column, dotted(path), "no-effect", message, hint, level="warning")
 
 
 def _get(data: Any, path: Path) -> Any:

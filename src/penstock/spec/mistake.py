@@ -53,7 +53,7 @@ def near(word: str, allowed: Iterable[str]) -> str | None:
     return f"did you mean '{meant}'?" if meant else None
 
 
-def nearest(word: str, allowed: Iterable[str]) -> str | None:
+def nearest(word: str, allowed: Iterable[str], cutoff: float = 0.6) -> str | None:
     lowered = {each.lower(): each for each in allowed}
-    close = difflib.get_close_matches(word.lower(), list(lowered), n=1)
+    close = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=cutoff)
     return lowered[close[0]] if close else None

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from penstock.spec import duration, shape
+from penstock.spec import duration, shape, spark_options
 from penstock.spec.case import Cases
 from penstock.spec.fields import Field, Schema
 from penstock.spec.local_path import LOCAL
@@ -84,6 +84,15 @@ the output of `penstock schema` as `penstock.schema.json` and begin a spec with
 | path | Text that names a file or a directory of this machine: `lake/x`, `/data/x`, `file:///data/x` (where `%20` is a space) or `~/x`. A relative one starts at the directory of the spec; in Python at the working directory. Object stores and other remote file systems (`s3://...`, `hdfs://...`) are not supported yet, and a mistake. A directory that is called `s3:` is `./s3:`. |
 """  # noqa: E501  rows of a table cannot be broken
 
+_NAMES_OF_SPARK = """\
+## Names of Spark
+
+Options of Spark's Kafka source and sink, and methods of its stream writer, have keys of their own here. `check` says
+which, wherever such a name stands.
+
+| in Spark | here |
+|---|---|"""
+
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema of a spec, as an editor's YAML language server takes it."""
@@ -102,8 +111,13 @@ def _json_schema(root: shape.Part, title: str) -> dict[str, Any]:
 
 
 def markdown() -> str:
-    sections = [_OPENING.format(example=EXAMPLE), *(_section(part) for part in parts())]
+    sections = [_OPENING.format(example=EXAMPLE), *(_section(part) for part in parts()), _names_of_spark()]
     return "\n".join(sections)
+
+
+def _names_of_spark() -> str:
+    rows = [f"| `{name}` | {here} |" for name, here in spark_options.rows()]
+    return "\n".join([_NAMES_OF_SPARK, *rows, ""])
 
 
 def parts() -> list[shape.Part]:
