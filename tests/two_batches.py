@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from deltalake import write_deltalake
 
 from penstock.checkpoint.ledger import Entry, SinkCount, TopicFact, ViewCount
 from penstock.record import OffsetRange
-from penstock.runtime.proof.kafka import Buried
+from penstock.runtime.proof.kafka import Deaths
 from penstock.runtime.proof.offsets import By
 from penstock.runtime.proof.report import Report
 from penstock.runtime.proof.sinks import Evidence
+from penstock.runtime.proof.writers import STREAM, Writer
 from penstock.sink.delta import DeltaSink
 from penstock.spec.model import Pipeline
 
@@ -54,6 +56,7 @@ ENTRIES = [
 ]
 IN_KAFKA = {0: set(range(20)) - {10}, 1: {5, 6, 7}}
 DEAD = {0: {3}}
+DEATHS = Deaths({("q1", 0): {("t", 0, None): [3]}})
 IN_SINK = {0: set(range(20)) - {10, 3, 15}, 1: {5, 6, 7}}
 
 
@@ -69,9 +72,18 @@ def facts(report: Report) -> list[tuple[object, ...]]:
     return [(f.kind, f.batch, f.topic, f.partition, f.offsets) for f in report.findings]
 
 
-def evidence(entries: list[Entry], records: By | None = None, dead: By | None = None, **more: Any) -> Evidence:
+def evidence(
+    entries: list[Entry],
+    records: By | None = None,
+    deaths: Deaths | None = None,
+    others: Sequence[Writer] = (),
+    unfinished: Sequence[OffsetRange] = (),
+    **more: Any,
+) -> Evidence:
+    writers = [Writer(STREAM, entries, unfinished), *others]
     records = by(IN_KAFKA) if records is None else records
-    return Evidence(PIPELINE, entries, records, Buried(by(DEAD) if dead is None else dead), **more)
+    read = {writer.name for writer in writers}
+    return Evidence(PIPELINE, STREAM, writers, records, read, DEATHS if deaths is None else deaths, **more)
 
 
 def table(path: Path, offsets: dict[int, list[int]]) -> DeltaSink:

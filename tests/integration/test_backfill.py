@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from tests.payments import Heard, Payments, good
 
 from penstock import failpoint
@@ -14,6 +15,8 @@ from penstock.errors import BadArgument, KafkaUnreachable, StartNotThere
 from penstock.kafka import admin, connection
 from penstock.runtime import backfill, supervise
 from penstock.runtime.proof.verify import verify
+from penstock.runtime.replay import run as replay
+from penstock.runtime.replay.letters import Wanted
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -35,10 +38,10 @@ def test_a_backfill_sends_a_range_through_the_same_spec_once(payments: Payments)
     payments.spec["rate"]["max_offsets"] = 1000
     payments.run()  # the stream knows nothing of it
     assert Counter(payments.ids()) == Counter([f"p-{n}" for n in range(10)] + [f"p-{n}" for n in range(2, 8)])
-    for name, others in ((None, 6), (home.path.name, 10)):
+    for name in (None, home.path.name):
         report = verify(payments.pipeline, name)
-        assert (report.findings, report.proof) == ([], {"lake": "by offset"})
-        assert (report.sinks, report.of_others) == ({"lake": 16}, {"lake": others})
+        assert (report.findings, report.proof, report.sinks) == ([], {"lake": "by offset"}, {"lake": 16})
+        assert report.written == {"lake": {"the stream": 10, f"backfill {home.path.name}": 6}}
     DeltaTable(str(payments.directory / "lake")).delete("payment_id = 'p-5'")  # of stream and backfill
     for name in (None, home.path.name):
         lost = [found for found in verify(payments.pipeline, name).findings if found.kind == "lost"]
@@ -112,3 +115,56 @@ def test_a_backfill_reads_the_partitions_that_are_named_and_refuses_those_that_a
     for backwards in (wrong, backfill.Range("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z")):
         with pytest.raises(BadArgument, match="ends before it begins"):
             backfill.run(payments.pipeline, backwards, "backwards")
+
+
+def test_stream_backfill_and_replay_into_the_same_sinks_are_proven_by_offset_together(payments: Payments) -> None:
+    out = f"{payments.topic}-out"
+    payments.create(out)
+    payments.spec["sinks"] = {
+        **payments.spec["sinks"],
+        "files": {"from": "settled", "parquet": {"path": "files"}},
+        "out": {"from": "payments", "kafka": {"topic": out, "origin": True}},
+    }
+    payments.spec["rate"]["max_offsets"] = 15
+    amounts = {n: -20 if n % 10 == 4 else -1 if n % 5 == 2 else 1 for n in range(40)}
+    payments.send(*(good(n, amount=amounts[n], status="VOID" if n % 10 == 9 else "SETTLED") for n in amounts))
+    payments.run()
+    # Most of what died in the stream comes home by the backfill, and p-1, which the stream has written, dies in it.
+    rule = {"name": "odd", "rule": "amount > -10 and payment_id <> 'p-1'"}
+    payments.spec["contract"] = {"payments": [rule]}
+    home = backfill.run(payments.pipeline, backfill.Range("earliest", "latest"))
+    payments.spec["contract"] = {}
+    assert replay.run(payments.pipeline, Wanted())[0] is not None
+
+    copies = {f"p-{n}": 1 if n % 10 == 4 else 2 for n in amounts}
+    settled = {name: number for name, number in copies.items() if not name.endswith("9")}
+    assert Counter(payments.ids()) == settled
+    for judged in (None, home.path.name):
+        report = verify(payments.pipeline, judged)
+        assert (report.findings, report.unproven) == ([], [])
+        assert set(report.proof.values()) == {"by offset"}
+        assert report.sinks == {
+            "lake": sum(settled.values()),
+            "files": sum(settled.values()),
+            "out": sum(copies.values()),
+        }
+        name = f"backfill {home.path.name}"
+        assert report.written["lake"] == {"the stream": 24, name: 31, "replay 1": 13}
+        assert report.written["out"] == {"the stream": 28, name: 35, "replay 1": 13}
+        assert (report.dead, report.replayed) == ((12, 12) if judged is None else (5, 5))
+
+    # One of two copies gone, the only one gone, one too many, and one of a record that nobody has read.
+    at = {row["payment_id"]: row["_kafka"] for row in payments.rows()}
+    lake = DeltaTable(str(payments.directory / "lake"))
+    rows = lake.to_pyarrow_table(filters=[("payment_id", "in", ["p-12", "p-13"])])
+    lake.delete("payment_id in ('p-12', 'p-14')")
+    [one, _] = (row for row in rows.to_pylist() if row["payment_id"] == "p-12")
+    [more, _] = (row for row in rows.to_pylist() if row["payment_id"] == "p-13")
+    strange = {**more, "_kafka": {**more["_kafka"], "offset": 4711}}
+    write_deltalake(lake, pa.Table.from_pylist([one, more, strange], rows.schema), mode="append")
+    invented, twice, differs, gone, fewer = verify(payments.pipeline).findings
+    assert (invented.kind, invented.offsets) == ("invented", [4711])
+    assert (twice.kind, twice.offsets) == ("duplicate", [at["p-13"]["offset"]])
+    assert (differs.kind, "holds 66 records, the ledgers say 68" in differs.text) == ("sink-differs", True)
+    assert (gone.kind, gone.offsets) == ("lost", [at["p-14"]["offset"]])  # which only the replay brought
+    assert (fewer.kind, fewer.offsets) == ("lost", [at["p-12"]["offset"]])  # of the backfill or the replay

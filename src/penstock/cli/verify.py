@@ -59,8 +59,7 @@ def _print(report: Report) -> None:
 
 def _counts(report: Report) -> Iterator[tuple[int, str]]:
     for name, rows in report.sinks.items():
-        others = f", {report.of_others[name]:,} of them not of this ledger" if report.of_others.get(name) else ""
-        yield rows, f"in sink {name} (proven {report.proof.get(name, '')}){others}"
+        yield rows, f"in sink {name} (proven {report.proof.get(name, '')}){_by(report.written.get(name, {}))}"
     yield report.dead, "dead letters" + (f", {report.replayed:,} of them replayed since" if report.replayed else "")
     yield from ((count, f"dropped: {name}") for name, count in report.dropped.items())
     yield from ((count, f"left out before sink {name}") for name, count in report.left_out.items())
@@ -79,6 +78,16 @@ def _counts(report: Report) -> Iterator[tuple[int, str]]:
         yield report.markers, "offsets without a record: transaction markers, records of aborted transactions"
     if report.gaps:
         yield report.gaps, "offsets without a record in compacted topics: gaps, transaction markers"
+
+
+def _by(written: dict[str, int]) -> str:
+    """How many rows each writer says it wrote, where there are several."""
+    parts = {name: number for name, number in written.items() if number}
+    for kind in ("backfill", "replay"):
+        some = [name for name in parts if name.startswith(f"{kind} ")]
+        if len(some) > 1:
+            parts[f"{len(some)} {kind}s"] = sum(parts.pop(name) for name in some)
+    return ": " + ", ".join(f"{number:,} by {name}" for name, number in parts.items()) if len(parts) > 1 else ""
 
 
 def _notes(report: Report) -> Iterator[str]:

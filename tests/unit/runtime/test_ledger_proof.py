@@ -89,16 +89,6 @@ def test_skip_that_was_taken_back_is_none_also_before_a_batch_has_read_it() -> N
     assert ledger_proof.never_read([*ENTRIES, ahead, whole, once_more]) == [OffsetRange("t", 0, 20, 22)]
 
 
-def test_what_was_skipped_is_not_recounted_until_a_batch_has_read_it() -> None:
-    ahead = sought(2, 30, skipped=[OffsetRange("t", 0, 20, 30)])
-    back = sought(3, 25, again=[OffsetRange("t", 0, 25, 30)])
-    after = replace(ENTRIES[1], batch=4, ranges=[OffsetRange("t", 0, 25, 28)])
-    assert ledger_proof.skipped_now([*ENTRIES, ahead, back, after]) == [
-        OffsetRange("t", 0, 20, 25),
-        OffsetRange("t", 0, 28, 30),
-    ]
-
-
 def renewed(batch: int, at: int, **more: list[OffsetRange]) -> Entry:
     """The topic was deleted and created again, and the operator said where the new one is read from."""
     made = sought(batch, at, **more)
@@ -118,4 +108,3 @@ def test_what_was_skipped_in_a_topic_that_is_gone_was_never_read_and_is_none_of_
     after = replace(ENTRIES[1], batch=4, ranges=[OffsetRange("t", 0, 5, 40)], topics={"t": TopicFact("t", "id-2")})
     entries = [*ENTRIES, ahead, anew, after]
     assert ledger_proof.never_read(entries) == [OffsetRange("t", 0, 0, 5), OffsetRange("t", 0, 20, 30)]
-    assert ledger_proof.skipped_now(entries) == [OffsetRange("t", 0, 0, 5)]

@@ -38,7 +38,7 @@ def test_loss_has_an_exit_status_of_its_own_and_a_finding_comes_first() -> None:
 
 def test_finding_names_at_most_a_thousand_offsets_as_plain_numbers_that_json_takes() -> None:
     report = Report("payments")
-    once({("t", 0): [*range(2000), *range(2000)]}, "sink 'lake'", report)
+    once({("t", 0): [*range(2000), *range(2000)]}, report)
     [finding] = report.findings
-    assert finding.text.startswith("2000 records")
+    assert finding.text.startswith("2,000 records")
     assert json.loads(json.dumps(asdict(finding)))["offsets"] == list(range(1000))

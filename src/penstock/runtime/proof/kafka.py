@@ -3,23 +3,52 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from penstock.checkpoint.ledger import Entry
+from penstock.errors import counted
 from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.kafka.consume import position, visible
 from penstock.kafka.session import Kept
 from penstock.record import SINK, TRANSFORM, OffsetRange
-from penstock.route.dead_letter import DeadLetters
-from penstock.runtime.proof.ledger import skipped_now
-from penstock.runtime.proof.offsets import NOTHING, By, Offsets, Spans, joined, named, once, outside, within
+from penstock.route.dead_letter import DeadLetter
+from penstock.runtime.proof.offsets import NOTHING, By, Offsets, Spans, gathered, joined, named, once, outside, within
 from penstock.runtime.proof.renewed import Former
 from penstock.runtime.proof.report import Finding, Partition, Report
 from penstock.spec.model import Pipeline
+
+_UNKNOWN = ""  # of letters of older versions: a sink refused the record, and nobody said which
+
+
+@dataclass(frozen=True)
+class Deaths:
+    """All dead letters, by the query and the batch they name: by where the record came from, and the sinks that do not
+    have it (None: none has)."""
+
+    batches: Mapping[tuple[str, int], dict[tuple[str, int, str | None], list[int]]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, letters: Iterable[DeadLetter]) -> Deaths:
+        found: dict[tuple[str, int], dict[tuple[str, int, str | None], list[int]]] = {}
+        for letter in letters:
+            old = letter.sinks is None and letter.stage in (TRANSFORM, SINK)
+            key = (letter.topic, letter.partition, _UNKNOWN if old else letter.sinks)
+            found.setdefault((letter.query, letter.batch), {}).setdefault(key, []).append(letter.offset)
+        return cls(found)
+
+    def of(self, sink: str, query: str | None = None, batch: int | None = None) -> By:
+        """What died for a sink: in one batch, or in any."""
+        some = self.batches.values() if query is None else [self.batches.get((query, batch or 0), {})]
+        return gathered(
+            (topic, partition, offsets)
+            for each in some
+            for (topic, partition, sinks), offsets in each.items()
+            if sinks is None or sink in sinks.split(",")
+        )
 
 
 @dataclass(frozen=True)
@@ -27,26 +56,29 @@ class Buried:
     """The dead letters of a query."""
 
     dead: By = field(default_factory=dict)
-    refused: By = field(default_factory=dict)  # on their way to one sink: another one may well hold these
     by_batch: Mapping[tuple[int, str], int] = field(default_factory=Counter)  # batch and topic
     number: int = 0  # each once
 
 
-def in_kafka(pipeline: Pipeline, entries: list[Entry], report: Report) -> tuple[By, Former]:
-    """Every committed record of the ranges the ledger covers, and which topics are not those that were read."""
+def in_kafka(
+    pipeline: Pipeline, entries: Sequence[Entry], others: Sequence[Entry], report: Report
+) -> tuple[By, Former]:
+    """Every committed record of the ranges the ledger covers, and which topics are not those that were read. `others`:
+    of other ledgers, whose ranges are read too."""
     config = client_config(pipeline)
-    read = {r.topic for entry in entries for r in entry.ranges}
+    every = [*entries, *others]
+    read = {r.topic for entry in every for r in entry.ranges}
     facts = admin.of_those_there(Kept(config), read)
     if read and not facts:  # rather another cluster than topics that were all deleted
         admin.require_topics(config, sorted(read))
-    former = Former.of(entries, {name: fact.topic_id for name, fact in facts.items()})
+    former = Former.of(every, {name: fact.topic_id for name, fact in facts.items()})
     report.unproven += [
         f"topic '{name}' is gone: what was read of it cannot be counted again; sinks and dead letters are held against "
         "the ledger alone"
         for name in former.gone
     ]
     covered: dict[str, dict[int, tuple[int, int]]] = {}
-    for entry in entries:
+    for entry in every:
         for r in (each for each in former.present(entry) if each.topic in facts):
             start, end = covered.setdefault(r.topic, {}).get(r.partition, (r.start, r.end))
             covered[r.topic][r.partition] = (min(start, r.start), max(end, r.end))
@@ -72,8 +104,6 @@ def in_kafka(pipeline: Pipeline, entries: list[Entry], report: Report) -> tuple[
                 )
                 report.findings.append(Finding("vanished", text, None, topic, p))
             found[topic, p] = np.array(offsets[p], dtype=np.int64)
-    for where, spans in joined(skipped_now(entries)).items():
-        found[where] = outside(found.get(where, NOTHING), spans)
     return found, former
 
 
@@ -90,24 +120,23 @@ def without_record(entries: list[Entry], records: By, former: Former, report: Re
                 report.markers += empty
 
 
-def in_dead_letters(letters: DeadLetters, query: str, report: Report, but: Spans | None = None) -> Buried:
+def in_dead_letters(deaths: Deaths, query: str, report: Report, but: Spans | None = None) -> Buried:
     """`but`: where two letters of one offset may be of two records, which died in two batches."""
     found: dict[Partition, list[int]] = {}
-    refused: dict[Partition, list[int]] = {}
     by_batch: Counter[tuple[int, str]] = Counter()
     renewed = {topic for topic, _ in but or {}}
-    of_renewed: set[tuple[str, int, int, int]] = set()
-    for letter in letters.read(query):
-        found.setdefault((letter.topic, letter.partition), []).append(letter.offset)
-        by_batch[letter.batch, letter.topic] += 1
-        if letter.topic in renewed:
-            of_renewed.add((*letter.position, letter.batch))
-        if letter.stage in (TRANSFORM, SINK):
-            refused.setdefault((letter.topic, letter.partition), []).append(letter.offset)
-    by_sink = {partition: np.array(offsets, dtype=np.int64) for partition, offsets in refused.items()}
-    dead = once(found, "dead-letter", report, but)
-    number = len(of_renewed) + sum(len(offsets) for (topic, _), offsets in dead.items() if topic not in renewed)
-    return Buried(dead, by_sink, by_batch, number)
+    number = 0
+    for (whose, batch), letters in deaths.batches.items():
+        if whose != query:
+            continue
+        for (topic, partition, _), offsets in letters.items():
+            found.setdefault((topic, partition), []).extend(offsets)
+            by_batch[batch, topic] += len(offsets)
+        once_each = gathered((topic, p, offsets) for (topic, p, _), offsets in letters.items() if topic in renewed)
+        number += sum(map(len, once_each.values()))
+    dead = once(found, report, but)
+    number += sum(len(offsets) for (topic, _), offsets in dead.items() if topic not in renewed)
+    return Buried(dead, by_batch, number)
 
 
 def same_as_read(
@@ -130,28 +159,28 @@ def same_as_read(
                 since = count.read - there
                 if not any(r.topic in by_batch for r in ranges):  # what was read twice is counted once
                     report.gaps = max(0, report.gaps - since)  # `without_record` took them for such
-                report.unproven.append(
-                    f"{since} records of batch {entry.batch} were compacted away since they were read"
-                )
+                report.unproven.append(f"batch {entry.batch}: {counted(since, 'record')} compacted away since the read")
             elif there != count.read:
-                text = f"Kafka holds {there} records, the ledger says {count.read} were read"
+                text = f"Kafka holds {counted(there, 'record')}, the ledger says {count.read:,}"
                 report.findings.append(Finding("not-as-read", f"view '{view}': {text}", entry.batch))
             dead = sum(len(within(buried.dead, r)) for r in ranges if r.topic not in by_batch)
             dead += sum(buried.by_batch.get((entry.batch, t), 0) for t in {r.topic for r in ranges} & by_batch)
             if dead != count.dead + count.rejected:
-                text = f"view '{view}': {dead} dead letters are there, the ledger says {count.dead + count.rejected}"
+                text = f"view '{view}': {counted(dead, 'dead letter')}, the ledger says {count.dead + count.rejected:,}"
                 report.findings.append(Finding("dead-letters-differ", text, entry.batch))
+    read = joined(r for entry in entries for r in former.present(entry))
     for where, offsets in buried.dead.items():
-        invented(where, outside(offsets, gone.get(where, ())), records, "dead letters", report)
+        known = [within(records, OffsetRange(*where, *span)) for span in read.get(where, ())]
+        _invented(where, outside(offsets, gone.get(where, ())), np.concatenate([NOTHING, *known]), report)
 
 
-def invented(partition: Partition, offsets: Offsets, records: By, where: str, report: Report) -> None:
+def _invented(partition: Partition, offsets: Offsets, records: Offsets, report: Report) -> None:
     """Step 4. Offsets below the first one Kafka still holds cannot be judged."""
     if partition[0] in report.compacted:
         return
     offsets = offsets[offsets >= report.judged_from(partition)]
     flying = [(r.start, r.end) for r in report.in_flight if (r.topic, r.partition) == partition]
-    strange = np.setdiff1d(outside(offsets, flying), records.get(partition, NOTHING))
+    strange = np.setdiff1d(outside(offsets, flying), records)
     if len(strange):
-        text = f"{len(strange)} records in {where} that are not in the ranges of the ledger"
+        text = f"{counted(len(strange), 'dead letter')} of records that no batch has read"
         report.findings.append(Finding("invented", text, None, *partition, named(strange)))

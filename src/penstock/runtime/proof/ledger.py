@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.checkpoint.audit import Fault, audit, breaks
@@ -38,36 +39,23 @@ def _report(fault: Fault, report: Report) -> None:
         report.findings.append(Finding(fault.kind, fault.text, fault.batch, *(fault.partition or ())))
 
 
-def in_flight(log: SparkLog, entries: list[Entry]) -> list[OffsetRange]:
-    """What Spark has planned beyond the ledger: it may be in sinks and dead letters already, or not yet."""
+def in_flight(log: SparkLog, entries: Sequence[Entry]) -> list[OffsetRange]:
+    """What is planned beyond the ledger: it may be in sinks and dead letters already, or not yet."""
     planned = log.planned()
-    if planned is None or planned <= entries[-1].batch:
+    if planned is None or (entries and planned <= entries[-1].batch):
         return []
-    done = ends_of(entries[-1].ranges)
+    done = ends_of(entries[-1].ranges) if entries else log.start()
     ahead = [OffsetRange(t, p, done.get((t, p), 0), end) for (t, p), end in log.end_of(planned).items()]
     return sorted(r for r in ahead if r.end > r.start)
 
 
 def never_read(entries: list[Entry]) -> list[OffsetRange]:
     """What the operator skipped, without what a later seek went back to: a batch has read that, or will."""
-    former, left = _skipped(entries, but_taken_back=True)
-    return sorted([*former, *left])
-
-
-def skipped_now(entries: list[Entry]) -> list[OffsetRange]:
-    """What no batch has read yet since the operator skipped it, in topics as they are now and not in those that were
-    deleted since."""
-    return sorted(_skipped(entries, but_taken_back=False)[1])
-
-
-def _skipped(entries: list[Entry], *, but_taken_back: bool) -> tuple[list[OffsetRange], list[OffsetRange]]:
-    """In topics that were deleted since, and in those that are still the same."""
-    former: list[OffsetRange] = []
+    former: list[OffsetRange] = []  # in topics that were deleted since
     left: list[OffsetRange] = []
     for entry in entries:
         former += [r for r in left if r.topic in entry.renewed]
         left = [r for r in left if r.topic not in entry.renewed]
         left += [part for r in entry.skipped for part in without(r, entry.lost)]  # what had expired is not skipped
-        back = entry.again if but_taken_back else []
-        left = [part for r in left for part in without(r, [*entry.ranges, *back])]
-    return former, left
+        left = [part for r in left for part in without(r, [*entry.ranges, *entry.again])]
+    return sorted([*former, *left])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.errors import counted
 from penstock.record import OffsetRange
 from penstock.runtime.proof.report import NAMED, Finding, Partition, Report
 
@@ -21,6 +22,14 @@ def within(by: By, r: OffsetRange) -> Offsets:
     offsets = by.get((r.topic, r.partition), NOTHING)
     first, end = np.searchsorted(offsets, [r.start, r.end])
     return offsets[first:end]
+
+
+def gathered(some: Iterable[tuple[str, int, Iterable[int]]]) -> By:
+    """Of topics and partitions; each offset once."""
+    found: dict[Partition, list[Any]] = {}
+    for topic, partition, offsets in some:
+        found.setdefault((topic, partition), []).append(np.asarray(offsets, dtype=np.int64))
+    return {where: np.unique(np.concatenate(parts)) for where, parts in found.items()}
 
 
 def joined(ranges: Iterable[OffsetRange]) -> Spans:
@@ -53,16 +62,16 @@ def without(r: OffsetRange, others: Iterable[OffsetRange]) -> list[OffsetRange]:
     return parts
 
 
-def once(found: Mapping[Partition, Iterable[int]], where: str, report: Report, but: Spans | None = None) -> By:
-    """Sorted and unique; what stands there twice is a finding. `but`: where offsets may be those of two records."""
+def once(found: Mapping[Partition, Iterable[int]], report: Report, but: Spans | None = None) -> By:
+    """Where dead letters came from, sorted and unique; what is there twice is a finding. `but`: where an offset may be
+    that of two records."""
     unique: By = {}
     for (topic, p), offsets in found.items():
         unique[topic, p], times = np.unique(np.array(offsets, dtype=np.int64), return_counts=True)
         twice = outside(unique[topic, p][times > 1], (but or {}).get((topic, p), ()))
         if len(twice):
-            report.findings.append(
-                Finding("duplicate", f"{len(twice)} records more than once in {where}", None, topic, p, named(twice))
-            )
+            text = f"{counted(len(twice), 'record')} with more than one dead letter"
+            report.findings.append(Finding("duplicate", text, None, topic, p, named(twice)))
     return unique
 
 

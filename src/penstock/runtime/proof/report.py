@@ -38,7 +38,7 @@ class Report:
     offsets: int = 0
     records: int = 0
     sinks: dict[str, int] = field(default_factory=dict)
-    of_others: dict[str, int] = field(default_factory=dict)  # of those: what backfills, or the stream beside one, wrote
+    written: dict[str, dict[str, int]] = field(default_factory=dict)  # of those, as the ledgers say: by sink and writer
     dead: int = 0
     replayed: int = 0  # of those: dead no more, because a replay brought them home
     dropped: dict[str, int] = field(default_factory=dict)  # by rule

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from penstock.checkpoint.ledger import Entry, StepCount
+from penstock.errors import counted
 from penstock.runtime.proof.report import Finding, Report
 from penstock.spec.model import Pipeline
 from penstock.spec.steps import Step, stateful_steps
@@ -40,22 +41,24 @@ def _of_batch(pipeline: Pipeline, entry: Entry) -> Iterator[Finding]:
     if came is not None and len(handed) == len(first.stateful.inputs):  # no SQL lies before it
         passed, refused = sum(count.passed for count in handed), sum(count.rejected for count in handed)
         if not passed - refused <= came <= passed:
-            yield _differs(entry, first.view, f"{passed} records passed, {came} were handed to it")
+            yield _differs(entry, first.view, f"{counted(passed, 'record')} passed, {came:,} handed to it")
     for step in keeping:
         count = entry.stateful[step.view]
         if step.deduplicate and not _adds_up(count):
             yield _differs(
-                entry, step.view, f"{count.taken} rows went in, {count.gave} came out, {count.duplicates} were dropped"
+                entry,
+                step.view,
+                f"{counted(count.taken or 0, 'row')} in, {count.gave:,} out, {count.duplicates:,} dropped",
             )
         if _drops_rows(step) and count.cut not in (None, count.late):
-            text = f"the engine dropped {count.cut} rows as late, {count.late} were counted as late"
+            text = f"the engine dropped {counted(count.cut or 0, 'row')} as late, {count.late:,} counted as late"
             yield _differs(entry, step.view, text)
     for name, sink in pipeline.sinks.items():
         written, gave = entry.sinks.get(name), entry.stateful[last.view].gave
         if sink.from_ == last.view and sink.where is None and written is not None and gave is not None:
             got = written.written + written.superseded + written.rejected - written.failed
             if got != gave:
-                yield _differs(entry, last.view, f"it gave {gave} rows, sink '{name}' accounts for {got}")
+                yield _differs(entry, last.view, f"it gave {counted(gave, 'row')}, sink '{name}' accounts for {got:,}")
 
 
 def _adds_up(count: StepCount) -> bool:

@@ -6,9 +6,9 @@
     3. every one of them is in the sink once, or is a dead letter once, or was dropped by a named rule or step
     4. nothing is in the sink or among the dead letters that is not in Kafka (3 and 4: `sinks`)
 
-A sink whose rows carry `_kafka` is proven offset by offset; another one by the row count of each batch. What a backfill
-brought into the same sinks is told apart by its ledger (`other_ledgers`), what a replay brought by its list
-(`replays`), what came of a topic that was deleted and created again by the id of the topic (`renewed`).
+A sink whose rows carry `_kafka` is proven offset by offset (`judge`); another one by the row count of each batch. Both
+against every ledger of the pipeline: backfills and replays write to the same sinks as the stream (`writers`). What came
+of a topic that was deleted and created again is known by the id of the topic (`renewed`).
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import LedgerMissing
-from penstock.record import KAFKA, OffsetRange
+from penstock.record import KAFKA, REPLAY, OffsetRange
 from penstock.runtime import build
 from penstock.runtime.proof import kafka as kafka_proof
 from penstock.runtime.proof import ledger as ledger_proof
-from penstock.runtime.proof import other_ledgers
 from penstock.runtime.proof import replays as replay_proof
 from penstock.runtime.proof import state as state_proof
+from penstock.runtime.proof import writers
 from penstock.runtime.proof.offsets import joined
 from penstock.runtime.proof.report import Report
-from penstock.runtime.proof.sinks import Evidence, in_sink, without_replays
+from penstock.runtime.proof.sinks import Evidence, in_sink
 from penstock.runtime.real_time import same_mode
-from penstock.runtime.replay import replays
 from penstock.spec.model import Pipeline
 
 
@@ -41,42 +40,42 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
     """
     if backfill is None:
         same_mode.require_ledger(pipeline, "verify")
-    home = build.home(pipeline) if backfill is None else build.backfill_home(pipeline, backfill)
-    entries = list(Ledger(home.ledger).entries())
+    judged, homes = writers.name_of(backfill), writers.homes(pipeline)
+    said = {name: list(Ledger(home.ledger).entries()) for name, home in homes.items()}
+    entries = said.get(judged)
     if not entries:
-        raise _nothing(pipeline, home, backfill)
+        raise _nothing(pipeline, build.home(pipeline), backfill)
     report = Report(
         pipeline.name,
         batches=sum(not e.is_seek for e in entries),
         offsets=sum(len(r) for e in entries for r in e.ranges),
     )
-    query, log, sinks = entries[-1].query, SparkLog(home.spark), {o.sink.name: o.sink for o in build.outlets(pipeline)}
-    ledger_proof.as_written(home, pipeline.name, report)
-    for whose, beside in other_ledgers.homes(pipeline, backfill).items():
-        ledger_proof.as_written(beside, pipeline.name, report, whose)
-    for replay in replays.found(pipeline):
-        ledger_proof.as_written(replay.home, pipeline.name, report, f"replay {replay.name}")
-    ledger_proof.follow_on(entries, log, report)
-    records, former = kafka_proof.in_kafka(pipeline, entries, report)
+    query, sinks = entries[-1].query, {o.sink.name: o.sink for o in build.outlets(pipeline)}
+    for name, home in homes.items():
+        ledger_proof.as_written(home, pipeline.name, report, None if name == judged else name)
+    ledger_proof.follow_on(entries, SparkLog(homes[judged].spark), report)
+    # The stream's proof reads what backfills read too; that of a backfill does not read all that the stream has read.
+    read = {name for name in said if backfill is None or name == judged}
+    others = [entry for name in read - {judged} for entry in said[name] if not entry.query.startswith(REPLAY)]
+    records, former = kafka_proof.in_kafka(pipeline, entries, others, report)
     kafka_proof.without_record(entries, records, former, report)
     gone = joined(former.all(entries))
     report.former = [OffsetRange(*where, *span) for where, spans in gone.items() for span in spans]
-    buried = kafka_proof.in_dead_letters(build.dead_letters(pipeline), query, report, gone)
-    replayed, others = replay_proof.took(pipeline), other_ledgers.found(pipeline, backfill)
-    theirs = [entry for other in others for entry in other.entries]
-    apart = not replay_proof.within(replayed, theirs if backfill is None else [*theirs, *entries])
-    replayed = replayed if backfill is None else []
-    held = {name: sink.positions(KAFKA) if apart else None for name, sink in sinks.items()}
-    report.in_flight = ledger_proof.in_flight(log, entries)  # after the sinks were read: the pipeline may be running
+    deaths = kafka_proof.Deaths.read(build.dead_letters(pipeline).read())
+    buried = kafka_proof.in_dead_letters(deaths, query, report, gone)
+    held = {name: sink.positions(KAFKA) for name, sink in sinks.items()}
+    everyone = writers.found(pipeline, said)  # after the sinks were read: the pipeline may be running
+    report.in_flight = next(list(each.unfinished) for each in everyone if each.name == judged)
     kafka_proof.same_as_read(entries, records, buried, report, former)
-    found = Evidence(pipeline, entries, records, buried, others, former)
+    found = Evidence(pipeline, judged, everyone, records, read, deaths, former)
     for name, sink in sinks.items():
-        in_sink(found, sink, without_replays(sink, held[name], replayed, report), report)
+        in_sink(found, sink, held[name], report)
     state_proof.account(pipeline, entries, report)
     no_more = {name for entry in entries for name in entry.sinks} - sinks.keys()
     report.unproven += [f"sink '{name}' is in the ledger and no longer in the spec" for name in sorted(no_more)]
     report.records = sum(e.read for e in entries)
-    report.dead, report.replayed = buried.number, replay_proof.home_again(replayed)
+    replayed = replay_proof.took(everyone, deaths, query)
+    report.dead, report.replayed = buried.number, replay_proof.home_again(replayed, query)
     report.dropped_in_replays = dict(sum((each.dropped for each in replayed), Counter[str]()))
     report.left_out_in_replays = dict(sum((each.left_out for each in replayed), Counter[str]()))
     report.findings += replay_proof.dead_again(replayed)
