@@ -127,7 +127,8 @@ def test_stream_backfill_and_replay_into_the_same_sinks_are_proven_by_offset_tog
     }
     payments.spec["rate"]["max_offsets"] = 15
     amounts = {n: -20 if n % 10 == 4 else -1 if n % 5 == 2 else 1 for n in range(40)}
-    payments.send(*(good(n, amount=amounts[n], status="VOID" if n % 10 == 9 else "SETTLED") for n in amounts))
+    sent = (good(n, amount=amounts[n], status="VOID" if n % 10 == 9 else "SETTLED") for n in amounts)
+    payments.send(*sent, key=b"same partition")
     payments.run()
     # Most of what died in the stream comes home by the backfill, and p-1, which the stream has written, dies in it.
     rule = {"name": "odd", "rule": "amount > -10 and payment_id <> 'p-1'"}

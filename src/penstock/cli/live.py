@@ -259,7 +259,8 @@ class Panel(Lines):
         for name, count in p.left_out.items():
             if count:
                 rows.add_row(f"left out before sink {name}", f"{count:,}")
-        left = f"{_number(p.lag)} offsets, {output.span(p.seconds_left)} left"
+        behind = "? offsets" if p.lag is None else counted(p.lag, "offset")
+        left = f"{behind}, {output.span(p.seconds_left)} left"
         rows.add_row("lag" if self._range is None else "to go", left)
         rows.add_row("last", self._last or "starting")
         return Box(rows, title=f"penstock run {self._name}", title_align="left", expand=False)

@@ -206,7 +206,7 @@ def _print_standing(stands: Standing, running: bool) -> None:
     if stands.query is None:
         _say(f"no checkpoint yet: begins at `{stands.start}`; lag {counted(stands.lag, 'offset')}", 1)
     else:
-        _say(f"goes on after {counted(stands.committed, 'batch', 'batches')}; lag {stands.lag:,} offsets", 1)
+        _say(f"goes on after {counted(stands.committed, 'batch', 'batches')}; lag {counted(stands.lag, 'offset')}", 1)
     if stands.replay is not None:
         fate = "is running now" if running else "was planned and not committed: it runs again, with the same offsets"
         _say(f"batch {stands.replay} {fate}", 1)

@@ -22,6 +22,7 @@ from penstock import record
 from penstock.decode.decoded import NULL, Decoded, empty, invalid_utf8
 from penstock.decode.json import explain
 from penstock.decode.records import Columns, class_of, no_cycles, shown
+from penstock.errors import counted
 from penstock.record import Failure, shortened
 from penstock.spec.types import Decimal, Scalar, Struct, Type
 
@@ -91,7 +92,7 @@ class CsvDecoder:
             return Failure(record.MALFORMED, f"not one line but {len(lines)}")
         line = lines[0]
         if len(line) != len(self._fields):
-            return Failure(record.MALFORMED, f"{len(line)} fields, the schema has {len(self._fields)}")
+            return Failure(record.MALFORMED, f"{counted(len(line), 'field')}, the schema has {len(self._fields)}")
         quoted = self._quoted(text) if "" in line and '""' in text else set()
         given: dict[str, str | msgspec.Raw] = {}
         for i, (field, (name, bare)) in enumerate(zip(line, self._fields, strict=True)):

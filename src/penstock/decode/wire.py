@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from penstock import record
 from penstock.decode.decoded import NULL, Decoded, Decoder, empty
+from penstock.errors import counted
 from penstock.kafka.schema import Kind, Lookup, why_unknown
 from penstock.record import Failure
 
@@ -18,7 +19,9 @@ def no_header(first: int, size: int) -> Failure:
     """What is wrong with the first byte of a value, or with its size."""
     if first != 0:
         return Failure(record.MALFORMED, f"does not begin with the magic byte 0 but with 0x{first:02x}")
-    return Failure(record.MALFORMED, f"{size} bytes are too short for a schema id")
+    return Failure(
+        record.MALFORMED, f"{counted(size, 'byte')} {'is' if size == 1 else 'are'} too short for a schema id"
+    )
 
 
 class WithHeader:

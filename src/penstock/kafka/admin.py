@@ -12,7 +12,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.errors import KafkaUnreachable, PenstockError, SpecInvalid, TopicMissing
+from penstock.errors import KafkaUnreachable, PenstockError, SpecInvalid, TopicMissing, counted
 from penstock.kafka.connection import Config
 from penstock.kafka.session import ANSWER_S, Kept, Session, is_silent
 from penstock.kafka.session import session as _session
@@ -321,7 +321,7 @@ def require_answers(offsets: Mapping[tuple[str, int], int]) -> None:
     silent = [f"{topic}-{partition}" for (topic, partition), offset in offsets.items() if offset <= _NO_ANSWER]
     if silent:
         raise KafkaUnreachable(
-            f"{len(silent)} of {len(offsets)} partitions do not answer",
+            f"no answer from {len(silent)} of {counted(len(offsets), 'partition')}",
             cause=f"their leaders may have just died: {', '.join(silent[:10])}",
             next_command="penstock topics FILE",
             facts={"partitions": silent},
@@ -336,7 +336,7 @@ def _name_what_is_gone(session: Session, partitions: Mapping[str, int]) -> None:
         raise TopicMissing(
             f"topic {', '.join(repr(name) for name in gone)} is gone or has lost partitions",
             cause="; ".join(
-                f"{name}: {there[name].partitions if name in there else 0} of {partitions[name]} partitions"
+                f"{name}: {there[name].partitions if name in there else 0} of {counted(partitions[name], 'partition')}"
                 for name in gone
             ),
             next_command="penstock apply FILE",

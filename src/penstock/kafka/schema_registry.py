@@ -26,6 +26,7 @@ from penstock.errors import (
     SchemaMissing,
     SpecInvalid,
     SubjectMissing,
+    counted,
 )
 from penstock.kafka.apicurio import Apicurio
 from penstock.kafka.registry_http import Answer, RegistryHttp, RegistrySettings
@@ -314,7 +315,11 @@ class SchemaRegistry:
         with contextlib.suppress(PenstockError):
             there = self.subjects()
         near = difflib.get_close_matches(subject, there, n=1)
-        return f"did you mean '{near[0]}'?" if near else f"{self.url} has {len(there)} subjects, none of a similar name"
+        return (
+            f"did you mean '{near[0]}'?"
+            if near
+            else f"{self.url} has {counted(len(there), 'subject')}, none of a similar name"
+        )
 
     def _odd(self, why: str) -> RegistryRefused:
         return RegistryRefused(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from penstock.errors import ANEW, WITHOUT_THEM, DeadLetterBudget
+from penstock.errors import ANEW, WITHOUT_THEM, DeadLetterBudget, counted
 from penstock.observe.facts import Facts, Finding, Severity
 from penstock.observe.lag import PartitionLag
 
@@ -107,7 +107,7 @@ def lost(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "offsets-expired",
             "critical",
-            f"{total:,} offset{'s' * (total != 1)} expired unread",
+            f"{counted(total, 'offset')} expired unread",
             (*map(_expired, gone[:_NAMED]), *more),
             "penstock run FILE: it goes on without them, and the ledger says which they were"
             if facts.goes_on
@@ -119,7 +119,7 @@ def lost(facts: Facts) -> Iterator[Finding]:
 def _expired(each: PartitionLag) -> str:
     return (
         f"{each.topic}-{each.partition} goes on at {each.position:,}, Kafka holds nothing before {each.first:,}: "
-        f"{each.expired:,} of {each.lag:,} offsets that wait are gone"
+        f"{each.expired:,} of {counted(each.lag, 'waiting offset')} gone"
     )
 
 
@@ -154,10 +154,10 @@ def stuck_batch(facts: Facts) -> Iterator[Finding]:
     before = f"; batches before it took {usual:,.1f} s" if facts.batches else ""
     evidence = [f"its offsets were fixed {stuck.since_s:,.0f} s ago{before}"]
     if stuck.failures:
-        times = f"{len(stuck.failures)} time{'s' * (len(stuck.failures) != 1)}"
+        times = counted(len(stuck.failures), "time")
         evidence.append(f"it ended with {', '.join(dict.fromkeys(stuck.failures))}, {times}")
     if deadly:
-        evidence.append(f"the driver died {stuck.deaths} times while it ran it, and a start is refused now")
+        evidence.append(f"the driver died {counted(stuck.deaths, 'time')} while it ran it, and a start is refused now")
     if not facts.running:
         evidence.append(_NOBODY)
     stop = "if it does not end, stop the run, " if facts.running else ""
@@ -200,7 +200,11 @@ def not_running(facts: Facts) -> Iterator[Finding]:
         return
     if any(spent_budget(facts)) or any(stuck_batch(facts)):
         return
-    evidence = [f"{'at least ' * bool(facts.lag.unknown)}{facts.lag.total:,} offsets wait", _NOBODY]
+    total = facts.lag.total
+    evidence = [
+        f"{'at least ' * bool(facts.lag.unknown)}{counted(total, 'offset')} {'waits' if total == 1 else 'wait'}",
+        _NOBODY,
+    ]
     if facts.failed:
         evidence.append(f"the last run ended with {facts.failed.code}: {facts.failed.what}")
     if facts.stuck:

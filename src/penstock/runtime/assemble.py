@@ -257,7 +257,7 @@ class Assembly:
         )
         self.took[name] = time.monotonic() - began
         if done.all != handed and not self._accepts_replay():
-            raise unbalanced(batch.id, f"sink '{name}' got {handed} rows and accounts for {done.all}")
+            raise unbalanced(batch.id, f"rows handed to sink '{name}': {handed:,}, accounted for: {done.all:,}")
         return Outcome({view: counted}, {name: done}, {name: which}, {name: view})
 
     @property
@@ -326,7 +326,7 @@ class Assembly:
         if done.all != count and self._accepts_replay():
             return done, None
         if done.all != count:
-            raise unbalanced(batch.id, f"sink '{sink.name}' got {count} rows and accounts for {done.all}")
+            raise unbalanced(batch.id, f"rows handed to sink '{sink.name}': {count:,}, accounted for: {done.all:,}")
         if which is not None:
             which -= sum(fingerprint.of_offset(r.topic, r.partition, r.offset) for r in done.rejected)
         return done, which
@@ -361,7 +361,7 @@ class Assembly:
                 parts += [i.picked_rows(raw, stage, some, without_it) for i in self.inlets if some]
             held = self.dead_letters.write(batch, reduce(lambda a, b: a.unionByName(b), parts))
         if (held or 0) != outcome.dead and not self._accepts_replay():
-            raise unbalanced(batch.id, f"{outcome.dead} records died, {held or 0} dead letters were written")
+            raise unbalanced(batch.id, f"records that died: {outcome.dead:,}, dead letters written: {held or 0:,}")
 
 
 def _of_view(batch: Batch, topics: dict[str, TopicFact], view: str | None) -> Batch:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from penstock.checkpoint.ledger import Entry
-from penstock.errors import BatchUnbalanced
+from penstock.errors import BatchUnbalanced, counted
 
 
 def check(entry: Entry) -> None:
     spanned = sum(len(r) for r in entry.ranges)
     if entry.read > spanned:
-        raise unbalanced(entry.batch, f"{entry.read} records were read from {spanned} offsets")
+        raise unbalanced(entry.batch, f"{counted(entry.read, 'record')} read from {counted(spanned, 'offset')}")
     for view, count in entry.views.items():
         if not count.balanced():
             raise unbalanced(entry.batch, f"view '{view}': {count}")

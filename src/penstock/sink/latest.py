@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ExecutorLost, SinkFailed
+from penstock.errors import ExecutorLost, SinkFailed, counted
 from penstock.record import DELETED, KAFKA, MISSING_FIELD, PLACE, Batch, Failure
 from penstock.sink.columns import says_origin, stored
 from penstock.sink.contract import Rejected, Written
@@ -92,7 +92,7 @@ def latest(
         found = _seen(sink, before, key)
         if found["no_key"] and not origin:
             raise SinkFailed(
-                f"sink '{sink}' got {found['no_key']} rows whose key is null",
+                f"sink '{sink}' got {counted(found['no_key'], 'row')} whose key is null",
                 cause=f"one of {', '.join(key)} is null, and the rows do not say which records they were made of "
                 f"(no '{KAFKA}'), so that these could become dead letters",
                 next_command=f"leave such rows out by `where` of sink '{sink}': "

@@ -32,6 +32,12 @@ def read(declared: Type, field: str, *, required: bool = False) -> Any:
     return decoded.failures.get(0) or decoded.columns[1].to_pylist()[0]
 
 
+def test_line_of_another_number_of_fields_is_malformed() -> None:
+    decoder = CsvDecoder(Struct((Member("id", Scalar("int")), Member("x", Scalar("int")))), ",")
+    failures = decoder(pa.array([b"1;2", b"1,2,3"], pa.binary())).failures
+    assert [failures[i].reason for i in range(2)] == ["1 field, the schema has 2", "3 fields, the schema has 2"]
+
+
 @pytest.mark.parametrize(
     ("declared", "field", "expected"),
     [

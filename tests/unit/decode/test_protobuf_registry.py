@@ -144,7 +144,7 @@ def test_list_of_one_zero_may_also_be_written_in_full(payment: MessageSchema) ->
     [
         (None, record.NULL_VALUE, "the value is null"),
         (b"", record.EMPTY_VALUE, "the value is empty (0 bytes)"),
-        (b"\0", record.MALFORMED, "no registry header: only 1 bytes"),
+        (b"\0", record.MALFORMED, "no registry header: only 1 byte"),
         (b"\0\0\0\0", record.MALFORMED, "no registry header: only 4 bytes"),
         (b"\1\0\0\0\1\0", record.MALFORMED, "no registry header: it begins with 0x01, not 0x00"),
         (b"{", record.MALFORMED, "no registry header: it begins with 0x7b, not 0x00"),

@@ -178,7 +178,7 @@ def test_spent_budget_is_the_cause_as_long_as_its_batch_is_the_next_one_and_nobo
 def test_expired_offsets_are_counted_by_partition() -> None:
     [found] = examine(replace(STOPPED, lag=behind(10, 500, first=6)))
     assert found.what == "12 offsets expired unread"
-    assert found.evidence[0] == ("t-0 goes on at 0, Kafka holds nothing before 6: 6 of 10 offsets that wait are gone")
+    assert found.evidence[0] == ("t-0 goes on at 0, Kafka holds nothing before 6: 6 of 10 waiting offsets gone")
     assert found.facts == {"offsets": 12, "partitions": {"t-0": 6, "t-1": 6}}
     [again] = examine(replace(STOPPED, lag=behind(10, 500, first=6), goes_on=True))
     assert again.fix.startswith("penstock run FILE: ")
@@ -230,6 +230,8 @@ def test_lag_of_partitions_that_do_not_answer_is_not_left_out_silently() -> None
     away = PartitionLag("t", 1, 5, 0, None, None, False, None, state="offline")
     [_, found] = examine(replace(STOPPED, lag=measured([partition(0, 500), away], 1.0), states={"offline": ["t-1"]}))
     assert found.evidence[0] == "at least 500 offsets wait"
+    [alone] = examine(replace(STOPPED, lag=measured([partition(0, 1)], 1.0)))
+    assert alone.evidence[0] == "1 offset waits"
 
 
 def test_target_above_the_cost_of_a_batch_is_met_by_its_size() -> None:

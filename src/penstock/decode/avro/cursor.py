@@ -100,7 +100,7 @@ class Cursor:
         return begun
 
     def _truncated(self, i: int, wanted: str) -> str:
-        return f"the record ends too early: at byte {self.offset(i)} {wanted} should follow, {self.left(i)} are left"
+        return f"the record ends too early: at byte {self.offset(i)} {wanted} should follow, {self.left(i)} left"
 
     def varint(self, path: str) -> Numbers:
         """The zigzag number of up to 64 bits at each position."""

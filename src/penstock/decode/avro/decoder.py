@@ -34,6 +34,7 @@ from penstock.decode.columns import arrow_type
 from penstock.decode.decoded import NULL, Decoded, empty
 from penstock.decode.page import MOST_BYTES, Numbers, Page, page_of
 from penstock.decode.wire import HEADER, no_header
+from penstock.errors import counted
 from penstock.kafka.schema import Lookup, RegisteredSchema, why_unknown
 from penstock.record import Failure, shortened
 from penstock.schema.avro.model import AvroSchemaMistake
@@ -194,4 +195,6 @@ def _any_of(ids: Numbers, wanted: list[int]) -> Numbers:
 
 
 def _trailing(at: Cursor, i: int) -> str:
-    return f"{at.left(i)} bytes are left over after its last field, from byte {at.offset(i)} on"
+    left = at.left(i)
+    text = f"{counted(left, 'byte')} {'is' if left == 1 else 'are'} left over after its last field"
+    return f"{text}, from byte {at.offset(i)} on"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from penstock.errors import counted
 from penstock.schema.avro.model import Array, Enum, Map, Primitive, Record, Schema, Union, width_of
 
 Step = Callable[[bytes, int, int], int]
@@ -74,7 +75,7 @@ def number(raw: bytes, pos: int, end: int) -> tuple[int, int]:
 def _fixed_step(width: int) -> Step:
     def step(raw: bytes, pos: int, end: int) -> int:  # noqa: ARG001  all steps are called alike
         if end - pos < width:
-            raise Broken(f"the record ends too early: {width} bytes should follow, {end - pos} are left")
+            raise Broken(f"the record ends too early: {width} bytes should follow, {end - pos} left")
         return pos + width
 
     return step
@@ -89,7 +90,7 @@ def _sized_step(raw: bytes, pos: int, end: int) -> int:
     if size < 0:
         raise Broken(f"the length {size} is negative")
     if size > end - pos:
-        raise Broken(f"the record ends too early: {size} bytes should follow, {end - pos} are left")
+        raise Broken(f"the record ends too early: {size} bytes should follow, {end - pos} left")
     return pos + size
 
 
@@ -143,4 +144,4 @@ def claim(size: int, pos: int, end: int) -> None:
 
 
 def too_many(count: int, left: int) -> str:
-    return f"claims {count} items, but only {left} bytes are left"
+    return f"claims {counted(count, 'item')}, but only {counted(left, 'byte')} left"

@@ -73,7 +73,7 @@ def _value(data: bytes, at: int, end: int, wire: int, number: int, fields: Field
     if wire == 2:
         size, start = (data[at], at + 1) if at < end and data[at] < 0x80 else _varint(data, at, end)
         if start + size > end:
-            raise Fault(start, f"{size} bytes long, but only {end - start} are left")
+            raise Fault(start, f"{size} bytes long, but only {end - start} left")
         _, kind, inner = fields.get(number, _UNKNOWN)
         if kind == _MESSAGE:
             _message(data, start, start + size, inner, 0, depth + 1)

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from penstock import record
 from penstock.decode.decoded import empty
 from penstock.decode.page import Page
+from penstock.errors import counted
 from penstock.record import Failure
 
 SHORTEST = 6
@@ -92,7 +93,7 @@ def parse(start: bytes, whole: bool) -> Header | int:
     if start[0] != 0:
         return Header(None, failure=_malformed(f"it begins with 0x{start[0]:02x}, not 0x00"))
     if len(start) < 5:
-        return Header(None, failure=_malformed(f"only {len(start)} bytes"))
+        return Header(None, failure=_malformed(f"only {counted(len(start), 'byte')}"))
     schema_id = int.from_bytes(start[1:5], "big", signed=True)
     numbers: list[int] = []
     at = 5

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.checkpoint.files import put
 from penstock.checkpoint.home import ANOTHER, Home
 from penstock.checkpoint.log import SparkLog
-from penstock.errors import NotInRealTime, PenstockError
+from penstock.errors import NotInRealTime, PenstockError, counted
 from penstock.kafka.connection import client_config, spark_options
 from penstock.runtime import balance, build, diagnosis, guard, remembered, supervise
 from penstock.runtime.assemble import Assembly
@@ -127,7 +127,8 @@ def require_tasks(spark: SparkSession, partitions: int) -> None:
     context: Any = spark.sparkContext
     if context.master.startswith("local") and context.defaultParallelism < partitions:
         raise NotInRealTime(
-            f"{partitions} partitions are read, and the engine runs {context.defaultParallelism} tasks at once",
+            f"{partitions} partitions are read, and the engine runs "
+            f"{counted(context.defaultParallelism, 'task')} at once",
             cause="in real-time mode every partition has a task that runs all the time",
             next_command=f"give it more: `spark: {{master: 'local[{partitions}]'}}`",
         )
@@ -241,7 +242,7 @@ def problems(spark: SparkSession, assembly: Assembly, partitions: int | None) ->
     if asked and partitions is not None and int(asked[1]) < partitions:
         found.append(
             NotInRealTime(
-                f"{partitions} partitions are read, and `{master}` runs {asked[1]} tasks at once",
+                f"{partitions} partitions are read, and `{master}` runs {counted(int(asked[1]), 'task')} at once",
                 cause="in real-time mode every partition has a task that runs all the time",
                 next_command=f"give it more: `spark: {{master: 'local[{partitions}]'}}`, or leave it out",
             )

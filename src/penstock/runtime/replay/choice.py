@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from penstock.errors import BadArgument, LedgerMissing
+from penstock.errors import BadArgument, LedgerMissing, counted
 from penstock.record import REPLAY, SINK, TRANSFORM
 from penstock.route.dead_letter import DeadLetter
 from penstock.runtime import build
@@ -73,7 +73,7 @@ def _whole(pipeline: Pipeline, everything: Iterable[Letter]) -> None:
     unknown = {d.query for each in everything for d in each.deaths if d.query.startswith(REPLAY) and d.by == d.query}
     if unknown:
         raise LedgerMissing(
-            f"the records of {len(unknown)} replays are gone",
+            f"the records of {counted(len(unknown), 'replay')} are gone",
             cause=f"letters died in {', '.join(sorted(unknown))}, of which {build.replay_home(pipeline, '')} knows "
             "nothing: which letters they brought home cannot be told, and these would be written a second time",
             next_command="restore that directory from a backup; or name each letter: penstock dlq replay FILE --id ID",

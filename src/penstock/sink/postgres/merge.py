@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from penstock.errors import SinkFailed
+from penstock.errors import SinkFailed, counted
 from penstock.record import Batch, Failure
 from penstock.sink.contract import Rejected, Written
 from penstock.sink.postgres import faults
@@ -125,7 +125,8 @@ class Merge:
         [(held,)] = self._run(connection, "select count(*) from {table} where {reported}", table=table).fetchall()
         if held != expected:
             raise SinkFailed(
-                f"sink '{self.sink}': tasks loaded {expected} rows of batch {self.batch.id}, and {held} are there",
+                f"sink '{self.sink}': tasks loaded {counted(expected, 'row')} of batch {self.batch.id}, "
+                f"the staging table holds {held:,}",
                 cause="somebody changed a staging table of Penstock",
                 next_command="penstock run FILE: the batch is loaded again",
             )
