@@ -9,8 +9,10 @@ from tests.commands import document, penstock
 from tests.payments import Heard, Payments, good, made_again
 
 from penstock import failpoint
-from penstock.errors import OffsetsVanished, TopicRecreated
+from penstock.errors import OffsetsVanished, PenstockError, TopicRecreated
 from penstock.kafka import connection
+from penstock.runtime.plan import plan
+from penstock.runtime.watch import CHECKING, ENGINE, RESOLVING
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -27,7 +29,7 @@ def test_a_topic_that_joins_without_its_first_offsets_stops_the_pipeline_and_can
     payments.expire(2, topic=late)
     with pytest.raises(OffsetsVanished) as raised:
         payments.run()
-    assert f"{late}-0 starts from 2" in str(raised.value.cause)
+    assert raised.value.cause == f"{late}-0 [0, 2) (2 offsets)"
     payments.spec["source"]["on_data_loss"] = "continue"
     payments.run()
     assert payments.ids() == ["p-1", "p-4"]
@@ -36,27 +38,50 @@ def test_a_topic_that_joins_without_its_first_offsets_stops_the_pipeline_and_can
     assert report.complete, report.findings
 
 
-@pytest.mark.parametrize("policy", ["fail", "continue"])
-def test_offsets_that_expired_unread_stop_or_are_written_down(payments: Payments, policy: str) -> None:
-    payments.spec["source"]["on_data_loss"] = policy
+def test_offsets_that_expired_unread_stop_a_run_and_a_start_or_are_written_down(payments: Payments) -> None:
     payments.put(0, 0)
     payments.run()
     for number in range(1, 11):
         payments.put(number, 0)
-    payments.expire(6)
+    for number in range(11, 15):
+        payments.put(number, 1)
+    doings: list[str] = []
+
+    class Expiring(Heard):
+        def starting(self, doing: str) -> None:
+            doings.append(doing)
+
+        def started(self, *_: Any) -> None:  # the start has asked Kafka already
+            payments.expire(6)
+            payments.expire(3, 1)
+
+    def refused() -> PenstockError:
+        with pytest.raises(OffsetsVanished) as raised:
+            payments.run(watch=Expiring())
+        return raised.value
+
+    by_engine = refused()
+    assert by_engine.what == "8 offsets of 2 partitions expired unread"
+    assert by_engine.cause == f"{payments.topic}-0 [1, 6) (5 offsets); {payments.topic}-1 [0, 3) (3 offsets)"
+    assert doings == [CHECKING, ENGINE, RESOLVING]
+    by_start = refused()
+    assert doings[3:] == [CHECKING]
+    [problem] = plan(payments.pipeline).problems
+    assert problem.as_dict() == by_start.as_dict() == by_engine.as_dict()
+
+    payments.spec["source"]["on_data_loss"] = "continue"
     heard = Heard()
-    if policy == "fail":
-        with pytest.raises(OffsetsVanished):
-            payments.run()
-        return
     payments.run(watch=heard)
-    assert payments.ids() == sorted(f"p-{n}" for n in [0, *range(6, 11)])
-    [lost] = [r for entry in payments.entries() for r in entry.lost]
-    assert (lost.topic, lost.partition, lost.start, lost.end) == (payments.topic, 0, 1, 6)
+    assert payments.ids() == sorted(f"p-{n}" for n in [0, *range(6, 11), 14])
+    lost = [r for entry in payments.entries() for r in entry.lost]
+    assert [(r.topic, r.partition, r.start, r.end) for r in lost] == [
+        (payments.topic, 0, 1, 6),
+        (payments.topic, 1, 0, 3),
+    ]
     assert "5 offsets expired" in heard.warnings[0]
     report = payments.verify()
     assert report.complete, report.findings
-    assert report.lost == [lost]
+    assert report.lost == lost
     said = document("verify", payments.file, expect=6)
     assert (said["complete"], said["records_lost"], said["exit_status"]) == (True, True, 6)
     assert penstock("verify", payments.file, expect=6).stdout.endswith("complete but for what expired unread\n")

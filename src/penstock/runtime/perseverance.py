@@ -1,7 +1,7 @@
 """What follows a batch, and what follows a failure: the same for a stream, in real time too, a backfill and a replay.
 
 1. A batch that ended is told, and what was lost in it.
-2. A failure is put into our words. What cannot be helped by waiting ends the run.
+2. A failure is put into our words; which offsets are gone Kafka says. What cannot be helped by waiting ends the run.
 3. What can is told, waited for, and the batch is run again by an assembly that is sure of nothing it had open.
 """
 
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry
-from penstock.errors import EngineFailed, PenstockError, counted
+from penstock.errors import EngineFailed, OffsetsVanished, PenstockError, counted
 from penstock.runtime import build
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.engine import session
 from penstock.runtime.failure import translate
 from penstock.runtime.patience import Patience
+from penstock.runtime.standing import lost_now
 from penstock.runtime.watch import StopRequest, Watch
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Perseverance:
         """What runs the batch again; None: a stop was asked for, and the batch runs at the next start. Raises the
         failure in our words when nothing else helps."""
         error = translate(failure, self.home.logs / session.LOG_NAME)
+        if isinstance(error, OffsetsVanished):  # the engine names the one partition that it has stumbled over
+            error = lost_now(assembly.pipeline, assembly.log, assembly.topics.known) or error
         if session.gone():
             raise _gone(error, self.home) from failure
         if error.retryable and self.stop.asked:

@@ -220,12 +220,11 @@ def _compare_positions(
 
     def stands() -> list[PenstockError]:
         made.standing = standing.standing(config, source, assembly.log, topics)
-        gone = [change.name for change in made.changes if change.what in ("topic-removed", "partition-removed")]
-        lost = standing.vanished(made.standing, gone)
+        refused = standing.refusals(made.standing, source)
+        lost = standing.vanished(made.standing)
         if lost is not None and source.on_data_loss == "continue":
             found.warn(f"{lost.what}, and will be skipped: {lost.cause}")
-            lost = None
-        return [each for each in (lost, standing.beyond(made.standing)) if each is not None]
+        return refused
 
     found.problems += found.attempt(lambda: _steady(home, stands)) or []
 

@@ -7,7 +7,7 @@ whoever finds something wrong while a run goes on should look again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -23,23 +23,28 @@ from penstock.errors import (
     WITHOUT_THEM,
     CheckpointForeign,
     CheckpointMissing,
+    KafkaUnreachable,
     LedgerDamaged,
     LedgerMissing,
     OffsetsVanished,
     PenstockError,
     StartNotThere,
+    counted,
 )
 from penstock.kafka.admin import TopicFacts
-from penstock.kafka.connection import Config
-from penstock.record import OffsetRange, ends_of
-from penstock.runtime.topics import went_back
+from penstock.kafka.connection import Config, client_config
+from penstock.record import BACKFILL, OffsetRange, ends_of
+from penstock.runtime.topics import expired, went_back
 from penstock.source import start
+from penstock.source.subscription import subscribe
+from penstock.spec.model import Pipeline
 from penstock.spec.source import Source
 from penstock.spec.start import EARLIEST, LATEST, StartAt
 
 T = TypeVar("T")
 
 JOINED = 0  # where Spark begins a partition that was not there before; what has expired of it counts as lost
+_NAMED = 10
 _LOOKS, _PAUSE_S = 5, 0.3  # a run that goes on changes what is compared; a batch takes longer than a look
 
 
@@ -66,18 +71,32 @@ class Standing:
     replay: int | None = None  # a batch whose offsets are fixed, and that is not committed
     replayed: list[OffsetRange] = field(default_factory=list)
     partitions: list[Waiting] = field(default_factory=list)
+    not_read: list[str] = field(default_factory=list)  # topics and partitions that only the checkpoint names
 
     @property
     def lag(self) -> int:
         return sum(each.lag for each in self.partitions)
 
+    @property
+    def expired(self) -> list[OffsetRange]:
+        """What is to be read, and Kafka no longer holds."""
+        firsts = {(each.topic, each.partition): each.first for each in self.partitions}
+        waiting = (OffsetRange(each.topic, each.partition, each.next, each.end) for each in self.partitions)
+        return expired(waiting, firsts)
+
 
 def standing(config: Config, source: Source, log: SparkLog, topics: Mapping[str, TopicFacts]) -> Standing:
     """Of the topics that are there. Raises CheckpointForeign where the checkpoint cannot be read, and StartNotThere."""
     marks = start.marks_of(config, source, topics)
+    planned = log.planned()
+    if planned is not None and (log.query_id() or "").startswith(BACKFILL):  # it ends where its last batch does
+        ends = log.end_of(planned)
+        marks = {at: (min(low, ends[at]), min(high, ends[at])) for at, (low, high) in marks.items() if at in ends}
     partitions = list(marks)
     replay, committed = log.pending(), log.committed()
     at = next_positions(config, source, log, partitions)
+    missing = source.topics.keys() - topics.keys()  # they are still read, and TopicMissing says that they are not there
+    not_read = [place for place in sorted(at.keys() - marks.keys()) if place[0] not in missing]
     return Standing(
         start=source.start_text(),
         query=log.query_id(),
@@ -85,7 +104,38 @@ def standing(config: Config, source: Source, log: SparkLog, topics: Mapping[str,
         replay=replay,
         replayed=[r for r in log.ranges(replay) if len(r)] if replay is not None else [],
         partitions=[_waiting(where, marks[where], at.get(where, JOINED)) for where in sorted(partitions)],
+        not_read=list(dict.fromkeys(f"{t}-{p}" if t in topics else t for t, p in not_read)),
     )
+
+
+def require_held(pipeline: Pipeline, log: SparkLog, topics: Mapping[str, TopicFacts]) -> None:
+    """Called once per start, with the lock held and before there is an engine. Raises what `plan` says of positions:
+    the engine would fail on them later, and name one partition."""
+    try:
+        found = standing(client_config(pipeline), pipeline.source, log, topics)
+    except KafkaUnreachable:  # a partition without a leader: the run waits for it
+        if isinstance(pipeline.source.start, StartAt) and log.next_positions() is None:
+            raise  # Spark writes the start down, and keeps to it: it must be one that Kafka holds
+        return
+    for error in refusals(found, pipeline.source):
+        raise error
+
+
+def lost_now(pipeline: Pipeline, log: SparkLog, known: Collection[str]) -> OffsetsVanished | StartNotThere | None:
+    """All that has expired unread by now, after the engine has failed on some of it. None: Kafka does not say so, or
+    does not answer. `known`: the topics that were read."""
+    config = client_config(pipeline)
+    try:
+        topics = subscribe(config, pipeline.source, known).topics
+        return vanished(standing(config, pipeline.source, log, topics))
+    except PenstockError:
+        return None
+
+
+def refusals(found: Standing, source: Source) -> list[PenstockError]:
+    """Why no run goes on from there."""
+    lost = None if source.on_data_loss == "continue" else vanished(found)
+    return [each for each in (lost, beyond(found)) if each is not None]
 
 
 def next_positions(config: Config, source: Source, log: SparkLog, partitions: list[tuple[str, int]]) -> Positions:
@@ -104,20 +154,24 @@ def known_positions(log: SparkLog, entries: Sequence[Entry]) -> Positions | None
     return found
 
 
-def vanished(found: Standing, gone: Iterable[str]) -> OffsetsVanished | StartNotThere | None:
-    """What of the offsets to be read has expired; None where nothing has. `gone`: topics and partitions of the
-    checkpoint that are no longer read, which Spark takes for lost."""
-    said = [_held(each) for each in found.partitions if each.next < each.first]
-    said += [f"the checkpoint has offsets of '{name}', which is no longer read" for name in gone]
+def vanished(found: Standing) -> OffsetsVanished | StartNotThere | None:
+    """What of the offsets to be read has expired; None where nothing has. What is no longer read counts too, because
+    Spark takes it for lost."""
+    lost = found.expired
+    if lost and found.query is None:
+        return _not_there([each for each in found.partitions if each.next < each.first])
+    said = [f"{r} ({counted(len(r), 'offset')})" for r in lost]
+    said += [f"the checkpoint has offsets of {name}, which is no longer read" for name in found.not_read]
     if not said:
         return None
-    if found.query is None:
-        return _not_there(said, f"correct `start`, or {WITHOUT_THEM}")
+    total = sum(map(len, lost))
     return OffsetsVanished(
-        "offsets that are to be read are not in Kafka",
-        cause="; ".join(said[:10]),
+        f"{counted(total, 'offset')} of {counted(len(lost), 'partition')} expired unread"
+        if lost
+        else "offsets of the checkpoint are no longer read",
+        cause=_listed(said),
         next_command=WITHOUT_THEM,
-        facts={"partitions": said},
+        facts={"offsets": total, "partitions": said},
     )
 
 
@@ -125,21 +179,25 @@ def beyond(found: Standing) -> PenstockError | None:
     """A position behind the end of its partition, with which no run begins, whatever the spec says of lost records."""
     behind = [each for each in found.partitions if each.next > each.end]
     if behind and found.query is None:
-        return _not_there([_held(each) for each in behind], "correct `start`; -1 is the end")
+        return _not_there(behind)
     return went_back([(each.topic, each.partition, each.next, each.end) for each in behind]) if behind else None
 
 
-def _held(each: Waiting) -> str:
-    return f"{each.topic}-{each.partition} goes on at {each.next}, Kafka holds {each.first} to {each.end}"
-
-
-def _not_there(said: list[str], advice: str) -> StartNotThere:
+def _not_there(partitions: Iterable[Waiting]) -> StartNotThere:
+    said = [
+        f"{each.topic}-{each.partition}: offset {each.next} is wanted, Kafka holds {each.first} to {each.end}"
+        for each in partitions
+    ]
     return StartNotThere(
         "`start` names offsets that are not in Kafka",
-        cause="; ".join(said[:10]),
-        next_command=advice,
+        cause=_listed(said),
+        next_command="correct `start`; -2 is the first offset there is, -1 the end",
         facts={"partitions": said},
     )
+
+
+def _listed(said: Sequence[str]) -> str:
+    return "; ".join(said[:_NAMED]) + f"; and {len(said) - _NAMED:,} more" * (len(said) > _NAMED)
 
 
 def running(home: Home) -> int | None:

@@ -25,6 +25,7 @@ from penstock.runtime.real_time import same_mode
 from penstock.runtime.regulate import Regulator
 from penstock.runtime.remembered import Remembering
 from penstock.runtime.settling import per_batch
+from penstock.runtime.standing import require_held
 from penstock.runtime.state.flow import Replanned
 from penstock.runtime.state.limits import require_same_steps
 from penstock.runtime.watch import CHECKING, ENGINE, RESOLVING, StopRequest, Watch
@@ -80,6 +81,7 @@ def run(
         prepare(assembly, frozenset(accept))
         report_ignored_start(pipeline, assembly, watch)
         require_same_steps(pipeline, home)
+        require_held(pipeline, assembly.log, subscription.topics)
         begin = start.starting_offsets(client_config(pipeline), pipeline.source, subscription.topics, assembly.log)
         watch.starting(ENGINE)
         spark = session.start(pipeline, home.logs)

@@ -16,33 +16,13 @@ _MARKER = {"earliest": EARLIEST, "latest": LATEST}
 
 
 def starting_offsets(config: Config, source: Source, topics: Mapping[str, TopicFacts], log: SparkLog) -> str:
-    """What Spark's `startingOffsets` takes: a word, or JSON that names every partition there is. Raises
-    StartNotThere before Spark could write down a start that Kafka does not hold, and keep to it whatever the spec
-    says later."""
+    """What Spark's `startingOffsets` takes: a word, or JSON that names every partition there is. Called once it is
+    known that Kafka holds them."""
     if not isinstance(source.start, StartAt):
         return source.start
     if log.next_positions() is not None:
         return "earliest"  # Spark goes on where the checkpoint says, and does not look at it
-    at = resolve(config, source.start, partitions_of(source, topics))
-    require_held(at, marks_of(config, source, topics), skips=source.on_data_loss == "continue")
-    return as_json(at)
-
-
-def require_held(at: Positions, marks: Mapping[tuple[str, int], tuple[int, int]], *, skips: bool) -> None:
-    """Raises StartNotThere for a position outside what Kafka holds. `skips`: what has expired is skipped."""
-    wrong = [
-        f"{topic}-{p}: offset {offset} is wanted, Kafka holds {low} to {high}"
-        for (topic, p), offset in sorted(at.items())
-        for low, high in [marks.get((topic, p), (0, 0))]
-        if offset > high or (0 <= offset < low and not skips)
-    ]
-    if wrong:
-        raise StartNotThere(
-            "`start` names offsets that are not in Kafka",
-            cause="; ".join(wrong[:10]) + (f"; and {len(wrong) - 10} more" if len(wrong) > 10 else ""),
-            next_command="correct `start`; -2 is the first offset there is, -1 the end",
-            facts={"partitions": wrong},
-        )
+    return as_json(resolve(config, source.start, partitions_of(source, topics)))
 
 
 def marks_of(

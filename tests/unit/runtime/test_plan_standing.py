@@ -11,7 +11,7 @@ import pytest
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, SinkCount, TopicFact
 from penstock.runtime.changes import changes
-from penstock.runtime.standing import Standing, Waiting, beyond, running, vanished
+from penstock.runtime.standing import Standing, Waiting, refusals, running, vanished
 from penstock.spec.model import Pipeline
 
 
@@ -69,15 +69,33 @@ def test_next_offset_must_be_one_that_kafka_holds_or_the_end(
 ) -> None:
     for query, codes in (("q", of_a_checkpoint), (None, of_the_spec)):
         stands = Standing("earliest", query, 1, partitions=[Waiting("a", 0, 0, 5, 5), Waiting("a", 1, 10, next_, 20)])
-        found = [each for each in (vanished(stands, []), beyond(stands)) if each is not None]
+        found = refusals(stands, pipeline(["a"], ["s"]).source)
         assert [each.code for each in found] == codes
-        assert all(str(each.cause).startswith("a-1 ") and each.next_command for each in found)
+        assert all(str(each.cause).startswith("a-1") and each.next_command for each in found)
+
+
+def test_each_range_that_is_gone_is_named_with_how_many_offsets_it_has() -> None:
+    stands = Standing("earliest", "q", 1, partitions=[Waiting("a", n, 7, at, 9) for n, at in enumerate((3, 7, 6, 8))])
+    found = vanished(stands)
+    assert found is not None
+    assert found.what == "5 offsets of 2 partitions expired unread"
+    assert found.cause == "a-0 [3, 7) (4 offsets); a-2 [6, 7) (1 offset)"
+    assert found.facts["offsets"] == 5
+
+
+def test_what_expired_is_no_refusal_where_the_spec_goes_on_without_it() -> None:
+    waits = [Waiting("a", 0, 10, 9, 20), Waiting("a", 1, 0, 21, 20)]
+    source = pipeline(["a"], ["s"]).source.model_copy(update={"on_data_loss": "continue"})
+    [back] = refusals(Standing("earliest", "q", 1, partitions=waits), source)
+    assert back.code == "offsets-went-back"
+    [wrong] = refusals(Standing("earliest", partitions=waits), source)
+    assert wrong.cause == "a-1: offset 21 is wanted, Kafka holds 0 to 20"
 
 
 def test_topic_that_is_no_longer_read_is_lost_to_the_checkpoint() -> None:
-    found = vanished(Standing("earliest", "q", 1), ["old"])
+    found = vanished(Standing("earliest", "q", 1, not_read=["old"]))
     assert found is not None
-    assert "'old'" in str(found.cause)
+    assert "offsets of old" in str(found.cause)
 
 
 def test_lag_counts_what_is_above_the_next_offset_only() -> None:

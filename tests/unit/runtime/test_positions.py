@@ -11,7 +11,7 @@ from penstock.errors import BadArgument, OffsetsWentBack, StartNotThere
 from penstock.record import OffsetRange
 from penstock.runtime.positions import readable, within
 from penstock.runtime.topics import require_forward
-from penstock.source.start import require_held, starting_offsets
+from penstock.source.start import starting_offsets
 from penstock.spec.source import Source
 from penstock.spec.start import EARLIEST, LATEST
 
@@ -38,31 +38,6 @@ def test_an_offset_behind_an_open_transaction_is_refused_with_where_it_begins(of
 def test_an_offset_that_kafka_does_not_hold_is_refused(offset: int) -> None:
     with pytest.raises(StartNotThere):
         readable((10, 20), 15, offset, WHERE)
-
-
-MARKS = {("t", 0): (5, 9), ("t", 1): (0, 3)}
-
-
-@pytest.mark.parametrize("at", [{("t", 0): 5, ("t", 1): 3}, {("t", 0): -2, ("t", 1): -1}, {("t", 0): 9}])
-def test_a_start_that_kafka_holds_is_taken(at: dict[tuple[str, int], int]) -> None:
-    require_held(at, MARKS, skips=False)
-
-
-@pytest.mark.parametrize(
-    ("at", "skips", "said"),
-    [
-        ({("t", 0): 4, ("t", 1): 0}, False, "t-0: offset 4 is wanted, Kafka holds 5 to 9"),
-        ({("t", 0): 5, ("t", 1): 4}, False, "t-1: offset 4 is wanted, Kafka holds 0 to 3"),
-        ({("t", 0): 4, ("t", 1): 4}, True, "t-1: offset 4 is wanted, Kafka holds 0 to 3"),
-    ],
-    ids=["expired", "not there yet", "not there yet, and what expired is skipped"],
-)
-def test_a_start_that_kafka_does_not_hold_is_refused_and_named(
-    at: dict[tuple[str, int], int], skips: bool, said: str
-) -> None:
-    with pytest.raises(StartNotThere) as raised:
-        require_held(at, MARKS, skips=skips)
-    assert raised.value.cause == said
 
 
 def test_offsets_that_went_backwards_are_named_and_a_batch_without_offsets_is_none_of_them() -> None:

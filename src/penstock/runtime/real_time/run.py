@@ -33,6 +33,7 @@ from penstock.runtime.onlookers import looked_on
 from penstock.runtime.patience import Patience
 from penstock.runtime.perseverance import Perseverance
 from penstock.runtime.real_time import plan, same_mode
+from penstock.runtime.standing import require_held
 from penstock.runtime.watch import CHECKING, ENGINE, RESOLVING, StopRequest, Watch
 from penstock.source import kafka as source
 from penstock.source import start
@@ -81,6 +82,7 @@ def run(
         subscription = supervise.subscribed(pipeline, assembly, watch)
         supervise.prepare(assembly, accepted)
         supervise.report_ignored_start(pipeline, assembly, watch)
+        require_held(pipeline, assembly.log, subscription.topics)
         partitions = sum(facts.partitions for facts in subscription.topics.values())
         watch.starting(ENGINE)
         spark = session.start(suited(pipeline, partitions), home.logs)
