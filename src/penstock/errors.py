@@ -14,6 +14,7 @@
     │   ├── JarsUnavailable        jars-unavailable
     │   ├── NotWritable            not-writable
     │   ├── KafkaUnreachable       kafka-unreachable      (retryable)
+    │   ├── TransactionOpen        transaction-open       (retryable)
     │   ├── TopicMissing           topic-missing
     │   ├── RegistryUnreachable    registry-unreachable   (retryable)
     │   ├── RegistryRefused        registry-refused       (it answers, and not as a registry does or not to us)
@@ -184,6 +185,13 @@ class NotWritable(EnvironmentFault):
 
 class KafkaUnreachable(EnvironmentFault):
     code = "kafka-unreachable"
+    retryable = True
+
+
+class TransactionOpen(EnvironmentFault):
+    """Kafka answers. A producer has a transaction open, and what is asked for is decided when that ends."""
+
+    code = "transaction-open"
     retryable = True
 
 

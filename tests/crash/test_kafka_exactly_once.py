@@ -8,13 +8,19 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import signal
+import time
 from itertools import cycle
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from penstock import failpoint
+from penstock.checkpoint.log import SparkLog
+from penstock.errors import TableOfAnotherQuery
+from penstock.runtime.plan import plan
 from tests.crash.driver import ROUNDS, Driver, Here
 from tests.crash.forward import POINTS, WAYS, Forward, judge
 from tests.payments import Payments
@@ -83,11 +89,25 @@ def test_drivers_that_die_in_the_middle_of_a_transaction_lose_and_repeat_nothing
     for point in points:
         driver.dies_at(point)
         assert judge(forward, sent, finished=False) == [], point
+    a_new_checkpoint_is_refused_with_the_names_of_what_is_open(forward.payments)
     driver.taken_over()
     assert judge(forward, sent) == []
     assert forward.given_up() > 0
     assert forward.payments.verify().complete
     forward.keep_score(driver, sent)
+
+
+def a_new_checkpoint_is_refused_with_the_names_of_what_is_open(payments: Payments) -> None:
+    query = SparkLog(payments.home / "spark").query_id()
+    aside = payments.home.rename(payments.home.with_name("aside"))
+    began = time.monotonic()
+    [problem] = plan(payments.pipeline).problems
+    assert type(problem) is TableOfAnotherQuery
+    assert time.monotonic() - began < 25  # the client would have waited for 30 s, only to say that Kafka is away
+    [name] = cast("list[str]", problem.facts["transactions"])
+    assert f".{query}.out." in name
+    shutil.rmtree(payments.home, ignore_errors=True)
+    aside.rename(payments.home)
 
 
 def test_attempt_that_wakes_up_after_its_replacement_finished_is_fenced(payments: Payments) -> None:

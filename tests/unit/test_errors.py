@@ -18,11 +18,20 @@ from penstock.errors import (
     SeekRefused,
     SinkBusy,
     TopicMissing,
+    TransactionOpen,
     naming,
 )
 
 # Written out a second time on purpose: a released code or status must not change with the docstring it stands in.
-RETRYABLE = {CompilerFailed, EngineBusy, ExecutorLost, KafkaUnreachable, RegistryUnreachable, SinkBusy}
+RETRYABLE = {
+    CompilerFailed,
+    EngineBusy,
+    ExecutorLost,
+    KafkaUnreachable,
+    RegistryUnreachable,
+    SinkBusy,
+    TransactionOpen,
+}
 RELEASED = {
     2: {
         "spec-invalid",
@@ -38,6 +47,7 @@ RELEASED = {
         "jars-unavailable",
         "not-writable",
         "kafka-unreachable",
+        "transaction-open",
         "topic-missing",
         "server-failed",
         "reference-unusable",

@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from penstock.errors import Fenced, KafkaUnreachable, PenstockError, SinkFailed, counted
+from penstock.errors import Fenced, KafkaUnreachable, PenstockError, SinkFailed, TransactionOpen, counted
 from penstock.kafka import connection
+from penstock.kafka.session import session
+from penstock.spec.duration import span
 
 T = TypeVar("T")
 Place = tuple[str, int]
@@ -156,19 +158,56 @@ def flushed(flush: Callable[[float], int], waiting: int, until: float, what: str
 
 
 def marks(
-    config: dict[str, str], group: str, places: Iterable[Place], within_s: float = _TIMEOUT_S
+    config: dict[str, str], group: str, places: Iterable[Place], within_s: float = _TIMEOUT_S, *, stable: bool = True
 ) -> dict[Place, Mark]:
-    """The group's committed offsets; places without one are left out."""
+    """The group's committed offsets; places without one are left out. An offset in an open transaction is waited for,
+    and in the end TransactionOpen is raised. Not so where `stable` is false: then what was committed before counts."""
     from confluent_kafka import TopicPartition
 
     asked = [TopicPartition(topic, partition) for topic, partition in places]
-    consumer = connection.consumer(_group(config, group))
+    level = {} if stable else {"isolation.level": "read_uncommitted"}
+    consumer = connection.consumer({**_group(config, group), **level})
     try:
         with said_by_kafka(f"the offsets of group '{group}' cannot be read"):
             found = _answered(lambda: consumer.committed(asked, timeout=within_s), within_s) if asked else []
+    except KafkaUnreachable:  # the client does not say what it has waited for
+        held: list[Place] = []
+        with contextlib.suppress(KafkaUnreachable):
+            held = undecided(config, group, ((each.topic, each.partition) for each in asked)) if stable else []
+        if not held:
+            raise
+        raise TransactionOpen(
+            f"the offsets of group '{group}' cannot be read yet",
+            cause=f"a transaction is open, and the offset of {', '.join(f'{t}-{p}' for t, p in held[:10])} is "
+            f"part of it; {left_open()}",
+            next_command="stop the process that writes under this name; or, once it has ended: penstock run FILE",
+        ) from None
     finally:
         consumer.close()
     return {(m.topic, m.partition): Mark(m.offset, m.metadata or "") for m in found if m.offset >= 0}
+
+
+def undecided(config: dict[str, str], group: str, places: Iterable[Place]) -> list[Place]:
+    """Where the group's offset is part of a transaction that is open. Kafka answers at once."""
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+    asked = [TopicPartition(topic, partition) for topic, partition in places]
+    if not asked:
+        return []
+    with session(config) as opened:
+        answers = opened.client.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, asked)], require_stable=True, request_timeout=opened.timeout
+        )
+        found = opened.answer(answers[group]).topic_partitions or []
+    return [(at.topic, at.partition) for at in found if at.error and at.error.name() == "UNSTABLE_OFFSET_COMMIT"]
+
+
+def left_open(open_for: timedelta = OPEN_FOR) -> str:
+    """How long a transaction can last."""
+    return (
+        f"if its process was killed, Kafka ends it {span(open_for.total_seconds())} after it began, unless "
+        "`transaction_timeout` was another one then"
+    )
 
 
 def set_marks(config: dict[str, str], group: str, marks: dict[Place, Mark]) -> None:

@@ -78,7 +78,7 @@ def lag_in(pipeline: Pipeline, found: Iterable[PartitionLag]) -> Lag:
     each_of = {(each.topic, each.partition): each for each in found}
     now = round(time.time() * 1000)
     mirror = group_of(pipeline.name)
-    group = if_answered(lambda: transaction.marks(config, mirror, each_of, within_s=_MIRROR_S)) or {}
+    group = if_answered(lambda: transaction.marks(config, mirror, each_of, _MIRROR_S, stable=False)) or {}
     answering = [place for place, each in each_of.items() if each.known]
     before = if_answered(lambda: admin.offsets_at(config, dict.fromkeys(answering, now - _MINUTE_MS))) or {}
     late = {place: each_of[place] for place in answering if each_of[place].lag}

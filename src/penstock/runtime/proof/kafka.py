@@ -14,12 +14,14 @@ from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.kafka.consume import position, visible
 from penstock.kafka.session import Kept
+from penstock.kafka.transaction import left_open
 from penstock.record import SINK, TRANSFORM, OffsetRange
 from penstock.route.dead_letter import DeadLetter
 from penstock.runtime.proof.offsets import NOTHING, By, Offsets, Spans, gathered, joined, named, once, outside, within
 from penstock.runtime.proof.renewed import Former
 from penstock.runtime.proof.report import Finding, Partition, Report
 from penstock.spec.model import Pipeline
+from penstock.spec.topics import topics_of
 
 _UNKNOWN = ""  # of letters of older versions: a sink refused the record, and nobody said which
 
@@ -137,6 +139,22 @@ def in_dead_letters(deaths: Deaths, query: str, report: Report, but: Spans | Non
     dead = once(found, report, but)
     number += sum(len(offsets) for (topic, _), offsets in dead.items() if topic not in renewed)
     return Buried(dead, by_batch, number)
+
+
+def hidden(pipeline: Pipeline, report: Report) -> None:
+    """Called where something is missing. Committed readers see a partition up to the first open transaction; what was
+    committed after that began is there, and not to be seen before it ends."""
+    config = client_config(pipeline)
+    there = admin.topics(config)
+    names = [name for name in topics_of(pipeline) if name in there and not pipeline.source.reads_topic(name)]
+    counts = {name: there[name].partitions for name in names}
+    marks, stable = admin.watermarks(config, counts), admin.stable_ends(config, counts)
+    report.unproven += [
+        f"an open transaction hides {counted(end - stable[place], 'offset')} of {place[0]}-{place[1]}, from "
+        f"{stable[place]} on: what is missing may be there; {left_open()}"
+        for place, (_, end) in sorted(marks.items())
+        if stable[place] < end
+    ]
 
 
 def same_as_read(

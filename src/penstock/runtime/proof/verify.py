@@ -88,6 +88,8 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
         for count in entry.views.values():
             for rule, dropped in count.dropped.items():
                 report.dropped[rule] = report.dropped.get(rule, 0) + dropped
+    if report.findings:
+        kafka_proof.hidden(pipeline, report)
     return report
 
 

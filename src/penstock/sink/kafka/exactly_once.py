@@ -16,16 +16,15 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock import failpoint
-from penstock.errors import KafkaUnreachable, SpecInvalid, TableDiffers, TableOfAnotherQuery
+from penstock.errors import SpecInvalid, TableDiffers, TableOfAnotherQuery, TransactionOpen
 from penstock.kafka import admin, transaction
 from penstock.kafka.consume import headers_of, visible
-from penstock.kafka.transaction import Mark, Owner, Place
+from penstock.kafka.transaction import Owner, Place
 from penstock.record import KAFKA, ORIGIN_HEADER, Batch, Known, ends_of
 from penstock.sink.contract import Incoming, Written
 from penstock.sink.kafka.encoding import Encoding, look_at_topics, look_where_records_go, rejected
@@ -37,8 +36,9 @@ from penstock.spec.types import Struct
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_QUICK_S = 5.0  # for marks that may be in an open transaction, where they are also read later
 _AT_ONCE = 8  # transactional ids that are taken beside each other
+_NAMED = 5
+_BATCHES = ".batches"  # ends the name of a group whose offsets are numbers of batches, and of its transactions
 Mode = Literal["exactly-once-by-partition", "exactly-once-by-batch"]
 _SAID = {
     "exactly-once-by-partition": "exactly-once by partition: one transaction per input partition and batch, with its "
@@ -137,7 +137,7 @@ class KafkaSink:
         return {
             (r.topic, r.partition): self._work(
                 batch,
-                f"{group}.{r.topic}.{r.partition}",
+                _transactional_id(group, (r.topic, r.partition)),
                 ((r.topic, r.partition),),
                 start=r.start,
                 end=r.end,
@@ -256,15 +256,12 @@ class KafkaSink:
 
     def _check_ahead(self, batch: Batch) -> None:
         """By batch, where nothing is under way, an older checkpoint is seen before the view is. (With a batch under way
-        it is seen when that one is begun: marks in an open transaction cannot be read.)"""
+        it is seen when that one is begun: what was committed before an open transaction does not say it.)"""
         known = self._known
         if known.written is None or known.planned != known.written:
             return
         group = replace(self, mode="exactly-once-by-batch")._group(batch)
-        places = [(topic, 0) for topic in self.sources]
-        marks: dict[Place, Mark] = {}
-        with suppress(KafkaUnreachable):
-            marks = transaction.marks(self.config, group, places, _QUICK_S)
+        marks = transaction.marks(self.config, group, [(topic, 0) for topic in self.sources], stable=False)
         if marks:
             self._require_not_ahead(max(mark.offset for mark in marks.values()), known.written + 1)
 
@@ -290,25 +287,41 @@ class KafkaSink:
         prefix, suffix = f"penstock.{batch.pipeline}.", f".{self.name}"
         facts = admin.topics(self.config)
         places = [(t, p) for t in self.sources if t in facts for p in range(facts[t].partitions)]
-        others = [
+        groups = [
             group
             for group in admin.groups(self.config)
-            if group.startswith(prefix)
-            and group.removesuffix(".batches").endswith(suffix)
-            and (not self.sources or transaction.marks(self.config, group, places))
+            if group.startswith(prefix) and group.removesuffix(_BATCHES).endswith(suffix)
         ]
+        # What an open transaction would add to a group is not waited for: what it has committed says enough.
+        others = [
+            group for group in groups if not self.sources or transaction.marks(self.config, group, places, stable=False)
+        ]
+        open_ = sorted(
+            {_transactional_id(g, at) for g in groups for at in transaction.undecided(self.config, g, places)}
+        )
+        named = f"transaction {', '.join(open_[:_NAMED])}"
         if others:
+            hides = f"; an open {named} hides what comes after it; {transaction.left_open(self.open_for)}"
             raise TableOfAnotherQuery(
                 f"sink '{self.name}' was written by '{batch.pipeline}' under another checkpoint",
                 cause=f"the checkpoint is new, but there is group {', '.join(sorted(others))}: reading from the start "
-                "again would write those records a second time",
+                "again would write those records a second time" + hides * bool(open_),
                 next_command="restore the old checkpoint directory; or, to keep the records and add to them: "
                 f"penstock run FILE --accept {TableOfAnotherQuery.code}",
+                facts={"transactions": open_} if open_ else None,
+            )
+        if open_:
+            raise TransactionOpen(
+                f"whether sink '{self.name}' was written under another checkpoint is not decided yet",
+                cause=f"nothing is committed, but there is an open {named}; {transaction.left_open(self.open_for)}",
+                next_command="stop the process that writes, if there is one; once the transaction has ended: "
+                "penstock run FILE; or restore the old checkpoint directory, whose next start ends it at once",
+                facts={"transactions": open_},
             )
 
     def _group(self, batch: Batch) -> str:
         plain = f"penstock.{batch.pipeline}.{batch.query}.{self.name}"
-        return plain if self.mode == "exactly-once-by-partition" else f"{plain}.batches"
+        return plain if self.mode == "exactly-once-by-partition" else f"{plain}{_BATCHES}"
 
     def _places(self, batch: Batch) -> Iterable[Place]:
         if self.mode == "exactly-once-by-batch":
@@ -318,6 +331,10 @@ class KafkaSink:
     def _batch_places(self, batch: Batch) -> tuple[Place, ...]:
         # On every source topic: which of them there are can change between two starts.
         return tuple((topic, 0) for topic in sorted({r.topic for r in batch.ranges}))
+
+
+def _transactional_id(group: str, place: Place) -> str:
+    return group if group.endswith(_BATCHES) else f"{group}.{place[0]}.{place[1]}"
 
 
 def _covers(batch: Batch) -> str:
