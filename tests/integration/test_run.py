@@ -68,7 +68,7 @@ def test_reasons_name_the_field_the_value_and_what_was_expected(payments: Paymen
         (record.OUT_OF_RANGE, "amount: 1000000000000000.0 is not a value that fits decimal(12,2)"),
         (record.NULL_VALUE, "the value is null"),
         (record.EMPTY_VALUE, "the value is empty (0 bytes)"),
-        (record.WRONG_TYPE, 'amount: invalid decimal string; the value is "much"'),
+        (record.WRONG_TYPE, 'amount: "much" is not a number'),
     }
     assert [r["payment_id"] for r in payments.rows()] == ["p-6"]
 

@@ -5,8 +5,8 @@ keeps what was written (a string stays a string, `1.0` stays a decimal), and eve
 what was written, for its range and for being there, with the classes that `decode/json.py` gives. Where the engine
 cannot tell what the other decoder can, a record is refused, never guessed. It refuses these, which `JsonDecoder` reads:
 
-- a name that is written twice in one object; anything malformed, or no UTF-8, in a field that is not declared;
-- a decimal written as a number with an exponent or past 38 digits, or as text with blanks or underscores;
+- a name that is written twice in one object;
+- a decimal written as a number with an exponent or past 38 digits;
 - nesting past a thousand levels, numbers past a thousand digits.
 
 What it reads has the same value, but that `-0.0` becomes `0.0`, and that the entries of a map come in the order of
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock import record
+from penstock.decode.columns import VALUE_LIMIT
 from penstock.decode.decoded import NULL
 from penstock.decode.faults import fault
 from penstock.decode.formats import Prepared
-from penstock.decode.records import VALUE_LIMIT
 from penstock.decode.text import BytesDecoder, StringDecoder
 from penstock.decode.values import typed
 from penstock.decode.variant import ERROR_TYPE, failure, member

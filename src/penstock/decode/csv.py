@@ -19,20 +19,23 @@ import msgspec
 import pyarrow as pa
 
 from penstock import record
+from penstock.decode.columns import NUMBER, WHOLE, shown
 from penstock.decode.decoded import NULL, Decoded, empty, invalid_utf8
 from penstock.decode.json import explain
-from penstock.decode.records import Columns, class_of, no_cycles, shown
+from penstock.decode.records import Columns, class_of, no_cycles
 from penstock.errors import counted
 from penstock.record import Failure, shortened
 from penstock.spec.types import Decimal, Scalar, Struct, Type
 
-_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)")
-_NUMBER = re.compile(_WHOLE.pattern + r"(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_WHOLE = re.compile(WHOLE)
+_NUMBER = re.compile(NUMBER)
 _BOOLEAN = re.compile("true|false")
 _WHOLE_TYPES = ("tinyint", "smallint", "int", "bigint")
 
 Bare = tuple[Callable[[str], object], str]
 """Whether a text is one of the values that JSON writes without quotes, and what it is called."""
+
+_FRACTIONAL: Bare = (_NUMBER.fullmatch, "a number")
 
 
 def _bare(declared: Type) -> Bare | None:
@@ -42,7 +45,7 @@ def _bare(declared: Type) -> Bare | None:
         case Scalar(name=name) if name in _WHOLE_TYPES:
             return _WHOLE.fullmatch, "a whole number"
         case Scalar(name="float" | "double") | Decimal():
-            return _NUMBER.fullmatch, "a number"
+            return _FRACTIONAL
         case Scalar(name="boolean"):
             return _BOOLEAN.fullmatch, "true or false"
     return None
@@ -101,7 +104,7 @@ class CsvDecoder:
             if bare is None:
                 given[name] = field
             elif bare[0](field):
-                given[name] = msgspec.Raw(field)
+                given[name] = msgspec.Raw("-0.0" if field == "-0" and bare is _FRACTIONAL else field)
             else:
                 return Failure(record.WRONG_TYPE, shortened(f"{name}: {_shown(field)} is not {bare[1]}"))
         document = msgspec.json.encode(given)

@@ -9,7 +9,8 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from penstock import record
-from penstock.decode.records import LARGEST_FLOAT, VALUE_LIMIT
+from penstock.decode.columns import PLAIN, VALUE_LIMIT
+from penstock.decode.records import LARGEST_FLOAT
 from penstock.decode.variant import (
     ERROR_TYPE,
     FIRST_TIME,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _EXPECTED = {"string": "string", "boolean": "boolean", "float": "number", "double": "number", "date": "date"}
-_NUMBER = r"^[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,6})?\z"
+_NUMBER = rf"^{PLAIN}(?:[eE][+-]?[0-9]{{1,6}})?\z"
 _BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\z"
 
 
@@ -54,7 +55,7 @@ def fault(of: Column, declared: Type, path: Column) -> Column:
             bad = F.when(
                 ~kind.isin("BIGINT", "STRING", "DOUBLE", "FLOAT") & ~kind.startswith("DECIMAL"),
                 _wrong(of, path, "decimal"),
-            ).when((kind == "STRING") & ~text.rlike(_NUMBER), _wrong(of, path, "decimal"))
+            ).when((kind == "STRING") & ~text.rlike(_NUMBER), _out(of, path, "a number", record.WRONG_TYPE))
             return bad.when(~_fits(kind, text, declared), _out(of, path, f"a value that fits {declared.ddl()}"))
     assert isinstance(declared, Scalar)
     return _fault_of_scalar(of, declared, path)

@@ -5,12 +5,14 @@ decodes and says what is wrong: no fast path that could disagree with a slow one
 
 - a field that is not declared is skipped; a declared field that is absent is null, or an error when it is required;
 - numbers are numbers and strings are strings: `"1"` is no int, `1.0` is no int, `1` is a double;
-- a decimal may be a number or a string, and must fit its precision and scale without rounding;
+- a decimal may be a number, or a string that JSON would read as a number without its quotes, and must fit its
+  precision and scale without rounding; `-0` is a double's negative zero;
 - a timestamp is RFC 3339 text (without an offset: UTC; past microseconds: rounded), or a number where the schema
   says `epoch`;
 - binary is base64 text;
-- where a field is written twice in one object, each must fit and the last one counts;
-- what is in a field that is not declared is not looked at, beyond where it ends.
+- where a field is written twice in one object, the last one counts; the others must be of its type too, but for a
+  decimal's;
+- a record is UTF-8 throughout, also in names and in what is not declared, which must be JSON and may be anything else.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock import record
-from penstock.decode.decoded import NULL, Decoded, empty, invalid_utf8
-from penstock.decode.records import VALUE_LIMIT, Columns, class_of, no_cycles
+from penstock.decode.columns import VALUE_LIMIT
+from penstock.decode.decoded import NULL, Decoded, empty, not_utf8
+from penstock.decode.records import Columns, class_of, no_cycles
 from penstock.record import Failure, quoted, shortened
 from penstock.spec.types import Struct
 
@@ -34,14 +38,20 @@ class JsonDecoder:
     """Made once per Python worker; called for every Arrow batch of raw values. Never raises."""
 
     def __init__(self, struct: Struct) -> None:
-        self._decode = msgspec.json.Decoder(class_of(struct)).decode
+        self._class = class_of(struct)
+        self._decode = msgspec.json.Decoder(self._class).decode
         self._columns = Columns(struct)
+        self._decode_signed = msgspec.json.Decoder(class_of(struct, lambda _bits: int | float)).decode
 
     def __call__(self, values: pa.Array) -> Decoded:
         with no_cycles():
-            return self._decoded(values.to_pylist())
+            return self._decoded(values)
 
-    def _decoded(self, raw: list[Any]) -> Decoded:
+    def _decoded(self, values: pa.Array) -> Decoded:
+        invalid = not_utf8(values)
+        raw = values.to_pylist()
+        for i in invalid:
+            raw[i] = None  # msgspec reads what is not UTF-8 where nothing is declared
         records: list[Any] = []
         failures: dict[int, Failure] = {}
         keep, decode = records.append, self._decode
@@ -50,8 +60,37 @@ class JsonDecoder:
                 keep(decode(value))
             except Exception as error:  # any bytes must end as a record or as a failure
                 keep(None)
-                failures[i] = explain(value, error)
-        return Decoded(self._columns.build(records, failures), failures)
+                failures[i] = invalid.get(i) or explain(value, error)
+        columns = self._columns.build(records, failures)
+        if any(map(_holds_zero, columns)):
+            maybe = pc.indices_nonzero(pc.match_substring_regex(values, _MAYBE_NEGATIVE_ZERO)).to_pylist()
+            again = [i for i in maybe if i not in failures]
+            for i in again:
+                records[i] = self._signed(raw[i])
+            columns = self._columns.build(records, failures) if again else columns
+        return Decoded(columns, failures)
+
+    def _signed(self, value: bytes) -> Any:
+        """A sound record with every `-0` read as `-0.0`, which is 0 again where it is declared whole."""
+        found = self._decode_signed(_NEGATIVE_ZERO.sub(lambda m: m[1] or b"-0.0", value))
+        return msgspec.convert(found, self._class, strict=False, from_attributes=True)
+
+
+# msgspec reads `-0` as the integer, which has no sign. Only a record whose column then holds a zero is looked at.
+_MAYBE_NEGATIVE_ZERO = r"-0[,}\]\s]"
+_NEGATIVE_ZERO = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")|(?<![eE])-0(?=[,}\]\s])', re.DOTALL)
+
+
+def _holds_zero(column: pa.Array) -> bool:
+    """Whether a double or a float in it is 0 or -0."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return pc.any(pc.equal(column, 0.0)).as_py() is True
+    if pa.types.is_struct(kind):
+        return any(map(_holds_zero, column.flatten()))
+    if pa.types.is_map(kind):
+        return _holds_zero(column.items)
+    return pa.types.is_list(kind) and _holds_zero(column.flatten())
 
 
 def explain(value: bytes | None, error: Exception) -> Failure:
@@ -62,8 +101,6 @@ def explain(value: bytes | None, error: Exception) -> Failure:
         return empty(len(value))
     text = str(error)
     match error:
-        case UnicodeDecodeError():
-            return _invalid_utf8(value)
         case RecursionError():
             return Failure(record.MALFORMED, "nested too deeply")
         case msgspec.ValidationError():
@@ -117,7 +154,7 @@ def _value_at(value: bytes, path: str) -> str:
     """The value at a msgspec path such as `.merchant.tags[2]` as JSON, or nothing when it cannot be told."""
     try:
         document = json.loads(
-            value.decode("utf-8", "replace"),
+            value,
             parse_int=_as_written,
             parse_float=_as_written,
             object_pairs_hook=_written_once,
@@ -152,13 +189,4 @@ def _at(here: Any, path: str) -> Any:
 
 
 def _shown_bytes(value: bytes) -> str:
-    return shortened(quoted(value[:VALUE_LIMIT].decode("utf-8", "surrogateescape")), VALUE_LIMIT)
-
-
-def _invalid_utf8(value: bytes) -> Failure:
-    """msgspec counts from the start of the text it was in; the reader wants the place in the record."""
-    try:
-        value.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return invalid_utf8(error)
-    return Failure(record.MALFORMED, "invalid UTF-8")
+    return shortened(quoted(value[: 4 * VALUE_LIMIT].decode("utf-8", "ignore")), VALUE_LIMIT)  # a cut character

@@ -129,6 +129,11 @@ def test_only_an_empty_field_without_quotes_is_null(declared: str) -> None:
         assert quoted.error_class == record.WRONG_TYPE
 
 
+def test_negative_zero_keeps_its_sign_where_there_is_one() -> None:
+    found = [read(parse(declared), "-0") for declared in ("double", "float", "int", "decimal(6,2)")]
+    assert repr(found) == repr([-0.0, -0.0, 0, Number("0.00")])
+
+
 def test_a_number_since_the_epoch_is_a_time_only_where_the_schema_says_so() -> None:
     assert read(Scalar("timestamp", "s"), "86400") == datetime.datetime(1970, 1, 2, tzinfo=UTC)
     assert read(Scalar("timestamp", "s"), "86400.5").error_class == record.WRONG_TYPE

@@ -38,7 +38,6 @@ def error_class(found: Any) -> str:
 @pytest.mark.parametrize(
     ("declared", "value", "expected"),
     [
-        ("double", b"-0", 0.0),
         ("double", b"1E-999999999", 0.0),
         ("double", b"18446744073709551616", 2.0**64),
         ("float", b"3.4028235e38", 3.4028234663852886e38),  # Java's text of the largest float
@@ -88,9 +87,57 @@ def test_decimal_with_more_places_than_declared_is_refused_and_never_rounded_to_
     assert error_class(one(declared, b"1e-%d" % places)) == record.OUT_OF_RANGE
 
 
-@pytest.mark.parametrize("value", [b'"NaN"', b'"-sNaN"', b'"Infinity"', b'"-Infinity"'])
-def test_decimal_that_is_no_number_is_refused(value: bytes) -> None:
-    assert error_class(one("decimal(10,2)", value)) == record.OUT_OF_RANGE
+@pytest.mark.parametrize(
+    "text",
+    ["NaN", "-sNaN", "Infinity", "-Infinity", "1_000", " 1 ", "1 ", "\\n1", "1\\u00a0", "١", "１", "+5", ".5", "5.",
+     "007", "-", "", "1e", "0x10", "1,5", "1d", "--1", "1e1.5", "null", "true"],
+)  # fmt: skip
+def test_text_that_json_would_not_read_as_a_number_is_no_decimal(text: str) -> None:
+    """Python's decimals take most of these."""
+    assert error_class(one("decimal(10,2)", f'"{text}"'.encode())) == record.WRONG_TYPE
+
+
+@pytest.mark.parametrize("value", [b"true", b"[1]", b"{}", b"null"])
+def test_what_is_no_number_is_no_decimal(value: bytes) -> None:
+    required = Struct((Member("a", parse("decimal(10,2)"), required=True),))
+    found = JsonDecoder(required)(pa.array([b'{"a":' + value + b"}"])).failures[0]
+    expected = "a: required, but null" if value == b"null" else f"a: {value.decode()} is not a number"
+    assert (found.reason, found.error_class == record.MISSING_FIELD) == (expected, value == b"null")
+    assert one("array<decimal(10,2)>", b"[1,null]") == [Number("1.00"), None]
+
+
+def test_decimals_that_arrow_cannot_read_stand_beside_those_it_can() -> None:
+    written = [b'"1.50"', b"1.5e0", b'"\\u0031"', b"null", b"0." + b"0" * 60, b"-0", b"150e-2"]
+    decoded = decode("decimal(4,2)", *(b'{"a":' + value + b"}" for value in written), b"{}")
+    assert decoded.failures == {}
+    assert decoded.columns[0].to_pylist() == [*map(Number, ("1.50", "1.50", "1")), None, 0, 0, Number("1.50"), None]
+
+
+def test_decimal_with_too_many_digits_never_wraps_around() -> None:
+    """Arrow reads 20 digits into decimal(38,30) without an error, as another number."""
+    assert error_class(one("decimal(38,30)", b"12345678901234567890")) == record.OUT_OF_RANGE
+
+
+def test_negative_zero_of_a_double_keeps_its_sign_wherever_it_stands() -> None:
+    inner = Struct((Member("x", Scalar("double"), required=True), Member("whole", Scalar("bigint"))))
+    struct = Struct(
+        (
+            *(Member(name, parse(name)) for name in ("double", "float", "int", "binary", "string", "decimal(2,1)")),
+            Member("list", parse("array<double>")),
+            Member("map", parse("map<string,float>")),
+            Member("struct", inner),
+        )
+    )
+    document = (
+        rb'{"double":-0,"float":-0 ,"int":-0,"binary":"null","string":"\" -0, null","decimal(2,1)":-0,"undeclared":-0,'
+        rb'"list":[-0,0,null,1e-0],"map":{"-0,":-0},"struct":{"x":-0,"whole":9223372036854775807}}'
+    )
+    decoded = JsonDecoder(struct)(pa.array([b'{"double":0}', document, b'{"double":-0,"list":5}', None]))
+    assert sorted(decoded.failures) == [2, 3]
+    found = [column[1].as_py() for column in decoded.columns]
+    assert repr(found[:6]) == repr([-0.0, -0.0, 0, b"\x9e\xe9e", '" -0, null', Number("0.0")])
+    assert repr(found[6:]) == repr([[-0.0, 0.0, None, 1.0], [("-0,", -0.0)], {"x": -0.0, "whole": 2**63 - 1}])
+    assert repr(decoded.columns[0][0].as_py()) == "0.0"
 
 
 @pytest.mark.parametrize(
@@ -150,13 +197,33 @@ def test_document_that_is_no_record_is_refused_with_its_class(document: bytes, e
     assert len(decoded.failures[0].reason) <= REASON_LIMIT
 
 
-@pytest.mark.parametrize(
-    "undeclared", [b'"\xff"', b"1e400", b'{"a":5}', b"9" * 5000, b'"\\u0000"', b"[" * 500 + b"]" * 500]
-)
+@pytest.mark.parametrize("undeclared", [b"1e400", b'{"a":5}', b"9" * 5000, b'"\\u0000"', b"[" * 500 + b"]" * 500])
 def test_what_is_in_an_undeclared_field_does_not_touch_the_record(undeclared: bytes) -> None:
     decoded = decode("string", b'{"b":' + undeclared + b',"a":"x"}')
     assert decoded.failures == {}
     assert decoded.columns[0].to_pylist() == ["x"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        '{"a":"x","größe":5}'.encode("latin-1"),
+        '{"größe":5,"a":"x"}'.encode("latin-1"),
+        '{"a":"x","b":"größe"}'.encode("latin-1"),
+        '{"a":"x","b":{"c":["größe"]}}'.encode("latin-1"),
+        '{"a":1,"b":"größe"}'.encode("latin-1"),
+        b'{"a":"x","b":"\xed\xa0\x80"}',
+        b'{"a":"x","b":"\xc0\x80"}',
+    ],
+)
+def test_record_that_is_not_utf_8_anywhere_is_malformed(document: bytes) -> None:
+    struct = Struct((Member("a", Scalar("string")), Member("größe", Scalar("int"))))
+    good = '{"a":"x","größe":5}'.encode()
+    decoded = JsonDecoder(struct)(pa.array([good, document, None, good], pa.binary()))
+    assert decoded.columns[1].to_pylist() == [5, None, None, 5]
+    assert decoded.failures[1].error_class == record.MALFORMED
+    assert decoded.failures[1].reason.startswith("invalid UTF-8: byte 0x")
+    assert decoded.failures[2].error_class == record.NULL_VALUE
 
 
 def test_field_written_twice_counts_the_last_and_must_fit_both_times() -> None:
