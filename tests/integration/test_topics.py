@@ -21,6 +21,7 @@ from penstock.cli.main import app, register
 from penstock.errors import BadArgument, KafkaUnreachable, SpecInvalid, TopicMissing
 from penstock.kafka import admin, connection, reshape
 from penstock.local.broker import Cluster
+from penstock.spec import topic_config
 from penstock.spec.load import load
 from penstock.spec.model import TopicSettings
 
@@ -109,7 +110,7 @@ def test_what_loses_records_or_safety_is_done_with_force_only(payments: Payments
     ("settings", "said"),
     [
         ({"partitions": 2, "config": {"segment.ms": 1000}}, "cannot have 2"),
-        ({"partitions": 4, "config": {"no.such.setting": 1}}, "cannot be changed"),
+        ({"partitions": 4, "config": {"no.such.setting": 1}}, "cannot have 'no.such.setting'"),
         ({"partitions": 4, "config": {"segment.ms": "soon"}}, "cannot be changed"),
     ],
 )
@@ -124,6 +125,31 @@ def test_what_kafka_cannot_do_or_refuses_is_said_before_anything_is_changed(
     assert "nothing was changed" in str(refused.value.cause)
     assert admin.topics(payments.config) == before
     assert config_of(payments, "segment.ms") == ["604800000"]
+
+
+def test_setting_that_the_broker_does_not_know_is_refused_for_topics_there_and_missing(
+    payments: Payments, command: Command
+) -> None:
+    wants(payments, config={"log.retention.hours": 1, "segment.ms": 604_800_000})
+    missing = f"{payments.topic}.missing"
+    payments.spec["kafka"]["topics"][missing] = {"config": {"compression.level": 9, "cleanup.policy": "compact"}}
+    file = payments.file
+    there, absent = reshape.compare(payments.config, load(file), admin.topics(payments.config))
+    assert (there.topic, there.setting, there.fate) == (payments.topic, "log.retention.hours", "impossible")
+    assert (absent.topic, absent.setting, absent.fate) == (missing, "compression.level", "impossible")
+    assert "did you mean 'compression." in absent.effect
+    said = " ".join(command("plan", file, text=80).split())
+    assert "log.retention.hours is not known to Kafka, the spec says 1; `penstock apply` refuses it" in said
+    with pytest.raises(SpecInvalid, match=r"cannot have 'log\.retention\.hours'.* cannot have 'compression\.level'"):
+        reshape.apply(payments.config, load(file))
+    assert missing not in admin.topics(payments.config)
+    # Only one topic is given settings, and it is missing: any other tells which there are.
+    payments.spec["kafka"]["topics"] = {missing: payments.spec["kafka"]["topics"][missing]}
+    assert reshape.compare(payments.config, load(payments.file), admin.topics(payments.config)) == [absent]
+
+
+def test_topic_settings_that_check_knows_are_those_of_the_broker(payments: Payments) -> None:
+    assert sorted(topic_config.KNOWN) == sorted(admin.topic_configs(payments.config, [payments.topic])[payments.topic])
 
 
 def test_topics_of_a_spec_of_a_cluster_and_by_name(payments: Payments, command: Command) -> None:

@@ -6,9 +6,11 @@ written: these are made only by `penstock apply --force`. And some Kafka cannot 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+from penstock.spec.mistake import near
 
 Fate = Literal["change", "force", "left", "impossible"]
 """What `apply` does: it makes the change; only with --force; it leaves it as it is; it is a mistake in the spec."""
@@ -36,6 +38,7 @@ _VALUE_LOSES = {
 }
 _MOVES_KEYS = "new records of a key may go to another partition than its old ones"
 _NEEDS_MOVING = "moving copies between brokers is for kafka-reassign-partitions"
+_NO_SETTING = "topics have no such setting on these brokers"
 _NEVER_FEWER = "Kafka cannot take partitions away"
 
 
@@ -53,11 +56,22 @@ class Difference:
 
 def of_topic(topic: str, spec: Mapping[str, str], found: Mapping[str, str], replication: int) -> list[Difference]:
     """Both sides as text, in Kafka's names and `partitions`, `replication`. Only what the spec names is compared."""
+    made = unknown(topic, spec, found)
+    for setting, wanted in spec.items():
+        if setting in found and not same(found[setting], wanted):
+            there = found[setting]
+            made.append(Difference(topic, setting, there, wanted, *_judge(setting, there, wanted, replication)))
+    return made
+
+
+def unknown(topic: str, spec: Mapping[str, str], known: Collection[str]) -> list[Difference]:
+    """Settings that are not among those of a topic, of which the brokers name all, also those with defaults."""
     made = []
     for setting, wanted in spec.items():
-        there = found.get(setting, NOT_KNOWN)
-        if not same(there, wanted):
-            made.append(Difference(topic, setting, there, wanted, *_judge(setting, there, wanted, replication)))
+        if setting not in known:
+            meant = near(setting, known)
+            effect = _NO_SETTING + (f" ({meant})" if meant else "")
+            made.append(Difference(topic, setting, NOT_KNOWN, wanted, "impossible", effect))
     return made
 
 

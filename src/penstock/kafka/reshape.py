@@ -4,7 +4,7 @@
     2. The brokers are asked whether they would take every change: if not, nothing is done.
     3. Missing topics are created.
     4. Partitions are added, and waited for until each has a leader.
-    5. Configuration is altered, key by key: what the spec does not name stays as it is.
+    5. Configuration is altered, key by key, and waited for: what the spec does not name stays as it is.
 
 A crash between any two leaves a topic that differs in less than before; the same command does the rest.
 """
@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.errors import KafkaUnreachable, SpecInvalid
+from penstock.errors import KafkaUnreachable, PenstockError, SpecInvalid
 from penstock.kafka import admin, differences
 from penstock.kafka.admin import TopicFacts
 from penstock.kafka.connection import Config
-from penstock.kafka.differences import PARTITIONS, REPLICATION, Difference
-from penstock.kafka.session import Session, session
+from penstock.kafka.differences import NOT_KNOWN, PARTITIONS, REPLICATION, Difference
+from penstock.kafka.session import ANSWER_S, Session, session
 from penstock.spec.model import Pipeline
 from penstock.spec.topics import topics_to_make
 
@@ -47,12 +47,9 @@ def apply(config: Config, pipeline: Pipeline, *, force: bool = False) -> Reshape
     impossible = [each for each in found if each.fate == "impossible"]
     if impossible:
         raise SpecInvalid(
-            "; ".join(
-                f"topic '{each.topic}' has {each.found} {each.setting}, and cannot have {each.spec}"
-                for each in impossible
-            ),
-            cause=f"{impossible[0].effect}; nothing was changed",
-            next_command="say in the spec what there is, or read and write another topic",
+            "; ".join(_impossible(each) for each in impossible),
+            cause="; ".join(dict.fromkeys(each.effect for each in impossible)) + "; nothing was changed",
+            next_command="correct the topic under `kafka: topics:` in the spec, or read and write another topic",
             facts={"topics": [each.topic for each in impossible]},
         )
     changing = [each for each in found if each.fate == "change" or (force and each.fate == "force")]
@@ -61,6 +58,7 @@ def apply(config: Config, pipeline: Pipeline, *, force: bool = False) -> Reshape
         created = admin.create_missing(config, wanted)
         _ask(opened, changing, rehearse=False)
         _await_partitions(opened, changing)
+    _await_configs(config, changing)
     now = admin.topics(config)
     return Reshaped(
         created,
@@ -71,21 +69,39 @@ def apply(config: Config, pipeline: Pipeline, *, force: bool = False) -> Reshape
 
 
 def compare(config: Config, pipeline: Pipeline, there: Mapping[str, TopicFacts]) -> list[Difference]:
-    """Settings that the spec gives a topic, and that it does not have. What the spec leaves out may be anything."""
-    given = {
-        name: of for name, of in topics_to_make(pipeline).items() if name in pipeline.kafka.topics and name in there
-    }
-    configs = admin.topic_configs(config, [name for name, of in given.items() if of.config])
+    """Settings that the spec gives a topic, and that it does not have. What the spec leaves out may be anything. Of a
+    topic that is missing: settings that no topic of the cluster has."""
+    given = {name: of for name, of in topics_to_make(pipeline).items() if name in pipeline.kafka.topics}
+    configs = admin.topic_configs(config, [name for name, of in given.items() if of.config and name in there])
     made = []
     for name, settings in given.items():
-        said, facts = pipeline.kafka.topics[name], there[name]
-        spec = {
+        said = pipeline.kafka.topics[name]
+        spec = {key: str(settings.config[key]) for key in said.config}
+        if name not in there:
+            known = (next(iter(configs.values()), None) or _config_of_any(config, there)) if spec else None
+            made += differences.unknown(name, spec, known) if known else []
+            continue
+        facts = there[name]
+        sizes = {
             part: str(getattr(settings, part)) for part in (PARTITIONS, REPLICATION) if part in said.model_fields_set
         }
-        spec |= {key: str(settings.config[key]) for key in said.config}
         found = {part: str(getattr(facts, part)) for part in (PARTITIONS, REPLICATION)} | configs.get(name, {})
-        made += differences.of_topic(name, spec, found, facts.replication)
+        made += differences.of_topic(name, sizes | spec, found, facts.replication)
     return made
+
+
+def _config_of_any(config: Config, there: Mapping[str, TopicFacts]) -> dict[str, str]:
+    """The configuration of some topic, whose names every topic has; empty where none may be looked at."""
+    try:
+        return next(iter(admin.topic_configs(config, [*there][:1]).values()), {})
+    except PenstockError:
+        return {}
+
+
+def _impossible(each: Difference) -> str:
+    if each.found == NOT_KNOWN:
+        return f"topic '{each.topic}' cannot have '{each.setting}', which is {NOT_KNOWN}"
+    return f"topic '{each.topic}' has {each.found} {each.setting}, and cannot have {each.spec}"
 
 
 def _ask(opened: Session, changing: list[Difference], *, rehearse: bool) -> None:
@@ -147,3 +163,14 @@ def _await_partitions(opened: Session, changing: list[Difference]) -> None:
                 next_command="penstock topics FILE",
             )
         time.sleep(0.05)
+
+
+def _await_configs(config: Config, changing: list[Difference]) -> None:
+    """The controller has taken the changes before a broker that is asked shows them. It has taken them, so this gives
+    up in silence."""
+    wanted = [each for each in changing if each.setting != PARTITIONS]
+    until = time.monotonic() + ANSWER_S
+    while wanted and time.monotonic() < until:
+        now = admin.topic_configs(config, {each.topic for each in wanted})
+        wanted = [each for each in wanted if not differences.same(now[each.topic].get(each.setting, ""), each.spec)]
+        time.sleep(0.05 * bool(wanted))

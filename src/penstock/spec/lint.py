@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path as Directory
 from typing import Any
 
-from penstock.spec import references, secrets, spark_options
+from penstock.spec import references, secrets, spark_options, topic_config
 from penstock.spec.lines import Document
 from penstock.spec.mistake import Mistake, Path, dotted, near
 
@@ -24,6 +24,7 @@ def lint(document: Document, base: Directory) -> Iterator[Mistake]:
     yield from _references(document, base)
     yield from _secrets(document)
     yield from _without_effect(document)
+    yield from _unknown_topic_settings(document)
 
 
 def _references(document: Document, base: Directory) -> Iterator[Mistake]:
@@ -95,6 +96,26 @@ def _unused_topics(document: Document) -> Iterator[Mistake]:
             yield _warning(document, path, message, near(topic, used))
 
 
+def _unknown_topic_settings(document: Document) -> Iterator[Mistake]:
+    topics = _get(document.data, ("kafka", "topics"))
+    for topic, settings in topics.items() if isinstance(topics, dict) else ():
+        config = _get(settings, ("config",))
+        for name in config if isinstance(config, dict) else ():
+            if not isinstance(name, str) or topic_config.is_known(name):
+                continue
+            path = ("kafka", "topics", topic, "config", name)
+            if meant := topic_config.misspelled(name):
+                yield _of_key(
+                    document, path, "unknown-setting", f"Kafka has no topic setting '{name}'", near(name, [meant])
+                )
+            else:
+                message = (
+                    f"Apache Kafka {topic_config.VERSION} has no topic setting '{name}'; `penstock plan` asks yours"
+                )
+                hint = near(name, topic_config.KNOWN)
+                yield dataclasses.replace(_of_key(document, path, "unknown-setting", message, hint), level="warning")
+
+
 def _refers(value: Any) -> bool:
     return isinstance(value, str) and bool(references.find(value))
 
@@ -104,9 +125,13 @@ def _at(document: Document, path: Path, code: str, message: str, hint: str | Non
     return Mistake(document.file, spot.line, spot.column, dotted(path), code, message, hint)
 
 
-def _warning(document: Document, path: Path, message: str, hint: str | None) -> Mistake:
+def _of_key(document: Document, path: Path, code: str, message: str, hint: str | None) -> Mistake:
     spot = document.key_spot(path)
-    return Mistake(document.file, spot.line, spot.column, dotted(path), "no-effect", message, hint, level="warning")
+    return Mistake(document.file, spot.line, spot.column, dotted(path), code, message, hint)
+
+
+def _warning(document: Document, path: Path, message: str, hint: str | None) -> Mistake:
+    return dataclasses.replace(_of_key(document, path, "no-effect", message, hint), level="warning")
 
 
 def _get(data: Any, path: Path) -> Any:

@@ -77,6 +77,10 @@ def test_what_kafka_takes_for_the_same_is_no_difference(found: str, spec: str, e
     assert same(found, spec) is equal
 
 
-def test_setting_that_kafka_does_not_know_is_a_difference() -> None:
-    [unknown] = of_topic("t", {"no.such": "1"}, {}, 1)
-    assert (unknown.found, unknown.fate) == ("not known to Kafka", "change")
+def test_setting_that_kafka_does_not_know_is_a_mistake_that_names_the_one_it_was_to_be() -> None:
+    known = {"retention.ms": "1", "retention.bytes": "-1"}
+    [misspelled] = of_topic("t", {"retention.ms": "1", "retentin.ms": "1"}, known, 1)
+    assert (misspelled.found, misspelled.fate) == ("not known to Kafka", "impossible")
+    assert misspelled.effect == "topics have no such setting on these brokers (did you mean 'retention.ms'?)"
+    [unlike] = of_topic("t", {"quux": "1"}, known, 1)
+    assert (unlike.fate, unlike.effect) == ("impossible", "topics have no such setting on these brokers")

@@ -43,3 +43,25 @@ def test_settings_of_topics_that_records_choose_have_an_effect(write: Write) -> 
     text = GOOD.replace("localhost:9092", "localhost:9092\n  topics: {chosen: {partitions: 2}}")
     sink = "  many: {from: settled, kafka: {topic_column: status}}"
     assert read(write(text.rstrip() + f"\n{sink}\n"))[1] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "hint"),
+    [
+        ("retentin.ms", "error", "did you mean 'retention.ms'?"),
+        ("retention_ms", "error", "did you mean 'retention.ms'?"),
+        ("Retention.Ms", "error", "did you mean 'retention.ms'?"),
+        ("mim.compaction.lag.ms", "warning", "did you mean 'min.compaction.lag.ms'?"),
+        ("unclean.leader.elction.enable", "error", "did you mean 'unclean.leader.election.enable'?"),
+        ("log.retention.ms", "warning", "did you mean 'local.retention.ms'?"),
+        ("diskless.enable", "warning", None),
+    ],
+)
+def test_setting_that_kafka_does_not_know_is_a_mistake_where_it_is_surely_misspelled(
+    write: Write, name: str, level: str, hint: str | None
+) -> None:
+    """A newer broker may know more than we do: what has a word that is not Kafka's is only warned of."""
+    topics = f"topics: {{payments: {{config: {{retention.ms: 1, message.format.version: 3, {name}: 1}}}}}}"
+    _, found = read(write(GOOD.replace("localhost:9092", f"localhost:9092\n  {topics}")))
+    path = f"kafka.topics.payments.config.{name}"
+    assert [(m.line, m.path, m.code, m.level, m.hint) for m in found] == [(5, path, "unknown-setting", level, hint)]
