@@ -206,7 +206,7 @@ def _references(client: SchemaRegistry, given: list[str] | None) -> list[Referen
     for each in given or ():
         name, _, target = each.partition("=")
         subject, colon, number = target.rpartition(":")
-        if not (colon and number.isdigit()):
+        if not (colon and number.isdecimal()):
             subject, number = target, ""
         if not (name and subject):
             raise BadArgument(

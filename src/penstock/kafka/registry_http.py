@@ -197,4 +197,4 @@ def _is_timeout(error: httpx.TransportError) -> bool:
 
 def _seconds(retry_after: str | None) -> float:
     """`Retry-After` in seconds; its other form, a date, is not worth a wait of unknown length."""
-    return float(retry_after) if retry_after and retry_after.isdigit() else 0.0
+    return float(retry_after) if retry_after and retry_after.isdecimal() else 0.0

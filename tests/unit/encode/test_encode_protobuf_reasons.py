@@ -321,3 +321,10 @@ def test_header_leads_to_the_message_and_is_read_by_our_decoder(
     decoded = ProtobufDecoder(schema, {5: registered}.get)(encoded.values)
     assert decoded.failures == {}
     assert decoded.columns[0].to_pylist() == [1, 0]
+
+
+def test_number_in_json_text_is_the_double_it_says_or_a_failure(proto3: MessageSchema) -> None:
+    """The last has more digits than a double, and fewer than Python refuses to read."""
+    found, failures = written(proto3, "string", "v", "-0", "-0.0", "7", "9007199254740993", "9" * 400)
+    assert [repr(each["v"].number_value) for each in back(proto3, *found[:3])] == ["-0.0", "-0.0", "7.0"]
+    assert {i: failure.error_class for i, failure in failures.items()} == {3: record.WRONG_TYPE, 4: record.WRONG_TYPE}

@@ -100,10 +100,10 @@ def _parsed(text: str) -> Any:
     return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
 
 
-def _whole(text: str) -> int:
-    """All numbers in there are doubles; one that would come out as another is refused."""
-    number = int(text)
-    if float(number) != number:
+def _whole(text: str) -> float:
+    """All numbers in there are doubles, `-0` too; one that would come out as another is refused."""
+    number = float(text)
+    if number != int(text):
         raise ValueError(text)
     return number
 
