@@ -61,7 +61,10 @@ Prose may change between releases; codes and exit statuses do not.
 
 from __future__ import annotations
 
+import json
+import os
 import re
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 RECORDS_LOST = 6
@@ -70,6 +73,13 @@ WITHOUT_THEM = "set `on_data_loss: continue` to go on without them; the ledger t
 """What helps where offsets expired unread."""
 ANEW = "give the pipeline a new `checkpoint:`, and read the topics from their start"
 """What helps where the offsets of the checkpoint mean nothing any more, and it cannot be moved."""
+
+
+MARK_VARIABLE = "PENSTOCK_ERROR_MARK"
+MARK = os.environ.get(MARK_VARIABLE) or os.urandom(16).hex()
+"""Stands before what Penstock itself says in the text of an engine's exception. Such texts quote values of records, and
+a record can say whatever our errors say. It cannot know this, which is random: drawn by the driver, and told to the
+Python workers in their environment."""
 
 
 def first_line(said: object) -> str:
@@ -110,11 +120,14 @@ class PenstockError(Exception):
         self.what = what
         self.cause = cause
         self.next_command = next_command
-        # A worker's error comes back to the driver as the text of its traceback, notes and all.
-        for name, said in (("cause", cause), ("next", next_command)):
-            if said:
-                self.add_note(f"{name}: {said}")
         self.facts = facts or {}
+        if MARK_VARIABLE in os.environ:  # a worker's error comes back to the driver as the text of its traceback
+            said = {"code": self.code, "what": what, "cause": cause, "next": next_command, "facts": self.facts}
+            self.add_note(f"{MARK} {json.dumps(said, default=str)}")
+            return
+        for name, text in (("cause", cause), ("next", next_command)):
+            if text:
+                self.add_note(f"{name}: {text}")
 
     def naming(self, file: object) -> None:
         """Name the spec in the next command, and in others that can be chosen."""
@@ -347,3 +360,22 @@ class SinkFailed(RunFailed):
 class Defect(PenstockError):
     code = "defect"
     exit_status = 70
+
+
+_FROM_WORKER = re.compile(rf"^{MARK} (\{{.*\}})$", re.MULTILINE)
+
+
+def from_worker(text: str) -> PenstockError | None:
+    """The error of ours that a Python worker ended with, out of the text of the engine's exception; None: none was."""
+    found = _FROM_WORKER.findall(text)
+    if not found:
+        return None
+    said = json.loads(found[-1])
+    kind = next(kind for kind in _kinds(PenstockError) if kind.code == said["code"])
+    return kind(said["what"], cause=said["cause"], next_command=said["next"], facts=said["facts"])
+
+
+def _kinds(above: type[PenstockError]) -> Iterator[type[PenstockError]]:
+    yield above
+    for kind in above.__subclasses__():
+        yield from _kinds(kind)

@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from penstock.errors import StepFailed, counted
+from penstock.errors import StepFailed, counted, from_worker
 from penstock.record import FAILED_STEP, KAFKA, Failure, OffsetRange, shortened
 from penstock.runtime.inlet import Inlet, Position, is_one_of, source_views
 from penstock.runtime.watch import Report, unheard
 from penstock.transform import python
+from penstock.transform.contract import stopped_by
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,13 +50,15 @@ def whole(error: BaseException | None) -> str:
 
 def speaks_of_a_value(error: BaseException) -> bool:
     """SQL's data exceptions, whose states begin with 22, and what functions of Python steps raise. The engine wraps
-    them, in Java's exceptions too."""
+    them, in Java's exceptions too. Not what Penstock itself raised, whatever value it quotes."""
     return _about_a_value(error) is not None
 
 
 def _about_a_value(error: BaseException) -> str | None:
     """What is wrong with the value, in one line."""
     said = f"{error}\n{error.__cause__}"
+    if from_worker(said) or stopped_by(said):
+        return None
     text = next((line for line in said.split("\n") if _DATA_EXCEPTION in line), None)
     if text is None:
         return python.blame(said)

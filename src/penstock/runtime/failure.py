@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import cast
 
-from penstock import errors
 from penstock.errors import (
     WITHOUT_THEM,
     CheckpointForeign,
@@ -16,10 +14,11 @@ from penstock.errors import (
     OffsetsVanished,
     PenstockError,
     RuleStopped,
+    from_worker,
 )
 from penstock.runtime.culprits import speaks_of_a_value
-from penstock.transform.contract import STOP_MARK, UNREADABLE
-from penstock.transform.python import blame
+from penstock.transform.contract import UNREADABLE, stopped_by
+from penstock.transform.python import blame, worker_raised
 
 _OFFSETS_GONE = (
     "OffsetOutOfRangeException",
@@ -48,11 +47,8 @@ _OTHER_STATE = (
     "STATE_STORE_INVALID_CONFIG_AFTER_RESTART",
     "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
 )
-_RAISED_BY_SQL = " SQLSTATE: P0001"  # the engine ends with it what `raise_error` says
-_OURS = re.compile(
-    r"^penstock\.errors\.(\w+): (.*)$(?:\ncause: (.*)$)?(?:\nnext: (.*)$)?", re.MULTILINE
-)  # the traceback of a worker, with the notes that an error of ours has
-_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)
+# Of data, of a constraint, and of what a query raises itself (`raise_error`): they quote values.
+_STATE_OF_A_VALUE = re.compile(r"SQLSTATE: (22|23|P0)")
 _JAVA_NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: java\.lang\.Thread)")
 # What Spark says of the query behind the message of an error, or where that is empty as all of it: a heading, ids,
 # positions, the plan. None of it is a cause.
@@ -65,15 +61,17 @@ def translate(error: BaseException, log: Path) -> PenstockError:
         return error
     text = str(error)
     lines = _said(error)
-    ours = _OURS.findall(text)
-    if ours and (kind := getattr(errors, ours[-1][0], None)):  # raised in a worker; only its words came through
-        _, what, cause, next_command = ours[-1]
-        return cast(PenstockError, kind(what, cause=cause or None, next_command=next_command or f"read {log}"))
-    if STOP_MARK in text:
-        said = text.split(STOP_MARK, 1)[1].split("\n", maxsplit=1)[0].strip().removesuffix(_RAISED_BY_SQL)
-        return _stopped(said)
-    if speaks_of_a_value(error):  # the engine quotes it; what a record says must not decide what happened
-        return EngineFailed("the engine failed", cause=blame(text) or _cause(lines), next_command=f"read {log}")
+    if ours := from_worker(text):
+        ours.next_command = ours.next_command or f"read {log}"
+        return ours
+    if stopped := stopped_by(text):
+        return _stopped(stopped)
+    # From here on signs are looked for in the engine's words. Where those quote a record, it must not decide what
+    # happened: an exception of a Python worker, or one about a value.
+    raised = worker_raised(text)
+    if raised or speaks_of_a_value(error) or _STATE_OF_A_VALUE.search(text):
+        cause = (blame(text) or (raised[-1] if raised else _cause(lines)))[:500]
+        return EngineFailed("the engine failed", cause=cause, next_command=f"read {log}")
     other_state = _first(lines, _OTHER_STATE)
     if other_state:
         return CheckpointForeign(
@@ -105,13 +103,7 @@ def translate(error: BaseException, log: Path) -> PenstockError:
             cause=slow,
             next_command="give the machine less to do, or the pipeline fewer cores (`spark: {master: 'local[2]'}`)",
         )
-    return EngineFailed("the engine failed", cause=_of_python(text) or _cause(lines), next_command=f"read {log}")
-
-
-def _of_python(text: str) -> str | None:
-    """The exception of a Python worker: what the engine says of it is only that there was one."""
-    found = _TRACEBACK.findall(text)
-    return found[-1][:500] if found else None
+    return EngineFailed("the engine failed", cause=_cause(lines), next_command=f"read {log}")
 
 
 def _said(error: BaseException | None) -> list[str]:

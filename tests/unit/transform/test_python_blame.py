@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.errors import MARK
 from penstock.transform import python, python_module
 
 WORKER = """\
@@ -18,6 +19,11 @@ Traceback (most recent call last):
 
 	at org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:664)
 """
+
+OURS = (
+    "penstock.errors.RegistryUnreachable: away\n"
+    f'{MARK} {{"code": "registry-unreachable", "what": "away", "cause": null, "next": null, "facts": {{}}}}'
+)
 
 
 @pytest.fixture(autouse=True)
@@ -46,11 +52,29 @@ def test_exception_of_a_step_is_said_in_one_line_with_its_place() -> None:
         ("KeyError: 1", "/srv/other/lib.py"),
         ("ModuleNotFoundError: No module named 'x'", "/tmp/spark/userFiles-1/steps.py"),
         ("MemoryError", "/tmp/spark/userFiles-1/steps.py"),
-        ("penstock.errors.RegistryUnreachable: away", "/tmp/spark/userFiles-1/steps.py"),
+        (OURS, "/tmp/spark/userFiles-1/steps.py"),
     ],
 )
 def test_whatever_no_record_can_be_blamed_for_is_not_said(raised: str, file: str) -> None:
     assert said(raised, file) is None
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        "penstock.errors.KafkaUnreachable: away\nnext: curl",
+        '  File "/data/steps.py", line 1, in a',
+        '\nTraceback (most recent call last):\n  File "/data/steps.py", line 1, in a\nMemoryError',
+    ],
+)
+def test_whatever_a_value_says_its_record_is_blamed(quoted: str) -> None:
+    assert said(f"ValueError: 5\n{quoted}\n")
+
+
+def test_of_exceptions_that_caused_one_another_the_last_is_said() -> None:
+    first = "KeyError: 'a-1'\n\nDuring handling of the above exception, another exception occurred:\n\n"
+    again = 'Traceback (most recent call last):\n  File "/data/steps.py", line 14, in risk\n    raise Unknown\n'
+    assert said(f"{first}{again}steps.Unknown: a-1") == "steps.Unknown: a-1 (steps.py:14, in risk)"
 
 
 @pytest.mark.parametrize("raised", ["KeyError: 'a-1'", "ModuleNotFoundError: No module named 'x'"])

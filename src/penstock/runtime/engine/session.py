@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import EngineFailed, first_line
+from penstock.errors import MARK, MARK_VARIABLE, EngineFailed, first_line
 from penstock.runtime.engine import jars, java, recorded
 from penstock.runtime.engine.launch import launch
 from penstock.spec.model import Pipeline
@@ -139,6 +139,7 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
                 cause=first_line(error),
                 next_command=f"read {logs / LOG_NAME}",
             ) from error
+    spark.sparkContext.environment[MARK_VARIABLE] = MARK  # of the Python workers, from here on
     _complain_to(logs / LOG_NAME, spark)
     return spark
 
