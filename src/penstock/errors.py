@@ -13,6 +13,7 @@
     │   ├── JavaMissing            java-missing
     │   ├── JarsUnavailable        jars-unavailable
     │   ├── NotWritable            not-writable
+    │   ├── DiskFull               disk-full              (retryable)
     │   ├── KafkaUnreachable       kafka-unreachable      (retryable)
     │   ├── TransactionOpen        transaction-open       (retryable)
     │   ├── TopicMissing           topic-missing
@@ -45,6 +46,7 @@
     ├── RunFailed                  exit 5   the engine, a step or a sink failed while running
     │   ├── EngineFailed           engine-failed
     │   ├── EngineBusy             engine-busy            (retryable)
+    │   ├── OutOfMemory            out-of-memory          (the engine, or a Python worker of it)
     │   ├── ExecutorLost           executor-lost          (retryable)
     │   ├── StepFailed             step-failed
     │   ├── SinkBusy               sink-busy              (retryable)
@@ -196,6 +198,13 @@ class NotWritable(EnvironmentFault):
     code = "not-writable"
 
 
+class DiskFull(EnvironmentFault):
+    """What could not be written is written again with its batch, once there is room."""
+
+    code = "disk-full"
+    retryable = True
+
+
 class KafkaUnreachable(EnvironmentFault):
     code = "kafka-unreachable"
     retryable = True
@@ -335,6 +344,12 @@ class EngineBusy(RunFailed):
 
     code = "engine-busy"
     retryable = True
+
+
+class OutOfMemory(RunFailed):
+    """Not retryable: the batch would come again as it is. The driver counts it (`checkpoint.attempts`)."""
+
+    code = "out-of-memory"
 
 
 class ExecutorLost(RunFailed):

@@ -1,7 +1,7 @@
 """A batch that every driver dies of: recognised after the second death, split, and nothing is lost.
 
-One death in each test is real: driver or engine are killed in the middle of the batch, as the kernel does when memory
-runs out. The other one is what a driver that was killed leaves behind: a note that it had begun.
+Driver or engine are killed in the middle of the batch, as the kernel does when memory runs out, or Java ends for that
+itself. The other death of the second test is what a driver that was killed leaves behind: a note that it had begun.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from tests.crash.forward import judge as judge_topic
 from tests.doctor_score import named
 from tests.payments import Payments, judge
 
+DAY = "2026-11-01"
+
 pytestmark = pytest.mark.usefixtures("spark")
 
 
@@ -40,6 +42,24 @@ def killed_in_batch_0(payments: Payments) -> None:
     Attempts(build.home(payments.pipeline)).begin(0)
 
 
+def out_of_memory_in_batch_0(payments: Payments) -> None:
+    """Java's own end, not the kernel's: a step needs more than the heap has."""
+    steps, spark = payments.spec["transform"], payments.spec["spark"]
+    large = "size(sequence(1, cast(amount * 0 as int) + 100000000))"  # 400 MB; not constant, or the start would fail
+    payments.spec["transform"] = [
+        {"view": "settled", "sql": f"select *, to_date('{DAY}') day, {large} n from payments"}
+    ]
+    payments.spec["spark"] = {**spark, "conf": {"spark.driver.memory": "500m"}}
+    ran = payments.cli("run", str(payments.file), "--until-caught-up", "--json", expect=5)
+    error = json.loads(ran.stdout.splitlines()[-1])["error"]
+    assert (error["code"], error["what"]) == ("out-of-memory", "the engine ran out of memory")
+    assert error["cause"] == "java.lang.OutOfMemoryError: Java heap space"
+    assert "spark.driver.memory" in error["next"] and f"penstock split {payments.file}" in error["next"]
+    noted = json.loads((payments.home / "attempts.json").read_text())
+    assert noted == {"batch": 0, "deaths": 1, "running": False}
+    payments.spec["transform"], payments.spec["spark"] = steps, spark
+
+
 def split(payments: Payments) -> Any:
     register()
     return CliRunner().invoke(app, ["split", str(payments.file), "--json"])
@@ -49,7 +69,7 @@ def test_batch_that_kills_its_driver_twice_is_split_and_everything_arrives(payme
     payments.spec["rate"]["max_offsets"] = 900
     sent = payments.produce(1500, poison=0.05)
     Here(payments).dies_at("before-sinks:0")  # which only plans the batch: that death is none
-    killed_in_batch_0(payments)
+    out_of_memory_in_batch_0(payments)
     driver = Strict(payments)
     driver.dies_at("before-sinks:0")
     with pytest.raises(BatchTooLarge) as refused:

@@ -10,6 +10,7 @@ import pytest
 from penstock import errors
 from penstock.errors import (
     CompilerFailed,
+    DiskFull,
     EngineBusy,
     ExecutorLost,
     KafkaUnreachable,
@@ -25,6 +26,7 @@ from penstock.errors import (
 # Written out a second time on purpose: a released code or status must not change with the docstring it stands in.
 RETRYABLE = {
     CompilerFailed,
+    DiskFull,
     EngineBusy,
     ExecutorLost,
     KafkaUnreachable,
@@ -46,6 +48,7 @@ RELEASED = {
         "java-missing",
         "jars-unavailable",
         "not-writable",
+        "disk-full",
         "kafka-unreachable",
         "transaction-open",
         "topic-missing",
@@ -76,7 +79,7 @@ RELEASED = {
         "seek-refused",
         "backup-damaged",
     },
-    5: {"engine-failed", "step-failed", "engine-busy", "executor-lost", "sink-busy", "sink-failed"},
+    5: {"engine-failed", "step-failed", "engine-busy", "out-of-memory", "executor-lost", "sink-busy", "sink-failed"},
     70: {"defect"},
 }
 

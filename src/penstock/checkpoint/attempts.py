@@ -20,11 +20,9 @@ from penstock.checkpoint.files import put
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
-from penstock.errors import BatchTooLarge, PenstockError, counted
+from penstock.errors import BatchTooLarge, OutOfMemory, PenstockError, counted
 
 MOST = 2  # deaths
-# What is left of a driver whose engine or workers died for want of memory is an error in words.
-_SIGNS = ("OutOfMemoryError", "MemoryError", "exited unexpectedly", "ExecutorLostFailure", "engine is gone")
 
 
 class Attempts:
@@ -79,7 +77,7 @@ class Attempts:
             self._file.unlink(missing_ok=True)
             return
         before = self.deaths if batch == self.batch else 0
-        self._note(batch, before + _for_want_of_memory(error), running=False)
+        self._note(batch, before + _is_death(error), running=False)
 
     def forgive(self) -> None:
         """The pending batch begins anew: it was split, or somebody knows better what the driver died of."""
@@ -108,8 +106,6 @@ class Attempts:
         put(self._file, json.dumps({"batch": batch, "deaths": deaths, "running": running}).encode())
 
 
-def _for_want_of_memory(error: BaseException | None) -> bool:
-    if not isinstance(error, PenstockError):
-        return False
-    said = f"{error.what} {error.cause or ''} {error.__cause__ or ''}"
-    return any(sign in said for sign in _SIGNS)
+def _is_death(error: BaseException | None) -> bool:
+    """The driver lives, and says that the engine, a worker or an executor died: most often for want of memory."""
+    return isinstance(error, OutOfMemory) or (isinstance(error, PenstockError) and "died" in error.facts)

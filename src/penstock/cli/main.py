@@ -105,13 +105,28 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:  # a defect of ours: still words and a status, the traceback is one flag away
-        _end(
-            Defect(
-                f"{type(error).__name__}: {error}".split("\n")[0],
-                cause="this is a defect in Penstock",
-                next_command="run it again with: penstock --debug ...",
-            )
-        )
+        _end(_of_the_machine(error) or _defect(error))
+
+
+def _of_the_machine(error: Exception) -> PenstockError | None:
+    """What may fail any command, and is no fault of it."""
+    from penstock.runtime.disk import Disks, raised_by_a_full_disk
+
+    if "pyspark" in sys.modules:
+        from penstock.runtime.engine import death
+
+        if died := death.of_engine():
+            return died
+    full = raised_by_a_full_disk(error)
+    return Disks({"what is written": Path(full.filename or ".")}).full(str(full)) if full else None
+
+
+def _defect(error: Exception) -> Defect:
+    return Defect(
+        f"{type(error).__name__}: {error}".split("\n")[0],
+        cause="this is a defect in Penstock",
+        next_command="run it again with: penstock --debug ...",
+    )
 
 
 def _end(error: PenstockError) -> None:

@@ -28,6 +28,7 @@ from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.record import BACKFILL
 from penstock.runtime import build, guard, positions
+from penstock.runtime.disk import Disks
 from penstock.runtime.engine import session
 from penstock.runtime.patience import Patience
 from penstock.runtime.perseverance import Perseverance
@@ -87,7 +88,7 @@ def run(
         watch.starting(ENGINE)
         spark = session.start(pipeline, home.logs)
         watch.starting(RESOLVING)
-        bear = Perseverance(home, watch, stop, Patience.of(pipeline))
+        bear = Perseverance(home, watch, stop, Patience.of(pipeline), Disks.of(pipeline, home))
         bear.listen(assembly)
         assembly.settle(spark)
         for said in per_batch(spark, pipeline, assembly.transform, assembly.inlets):

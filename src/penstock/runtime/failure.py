@@ -8,6 +8,7 @@ from pathlib import Path
 from penstock.errors import (
     WITHOUT_THEM,
     CheckpointForeign,
+    DiskFull,
     EngineBusy,
     EngineFailed,
     KafkaUnreachable,
@@ -17,6 +18,8 @@ from penstock.errors import (
     from_worker,
 )
 from penstock.runtime.culprits import speaks_of_a_value
+from penstock.runtime.disk import Disks, raised_by_a_full_disk, sign_in
+from penstock.runtime.engine import death
 from penstock.transform.contract import UNREADABLE, stopped_by
 from penstock.transform.python import blame, worker_raised
 
@@ -38,6 +41,9 @@ _KAFKA_AWAY = (
     "Connection refused",
 )
 _WORKER_LATE = ("Python worker failed to connect back",)  # within the ten seconds that the engine gives it
+_OUT_OF_MEMORY = ("java.lang.OutOfMemoryError",)  # of an executor, or where the spec lets the engine live on
+_WORKER_DIED = ("Python worker exited unexpectedly",)
+_EXECUTOR_DIED = ("ExecutorLostFailure",)
 _OTHER_STATE = (
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
     "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
@@ -55,33 +61,61 @@ _JAVA_NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: java\.lang\.Threa
 _OF_THE_QUERY = re.compile(r"^=== Streaming Query ===.*?(?=^JVM stacktrace:|\Z)", re.MULTILINE | re.DOTALL)
 
 
-def translate(error: BaseException, log: Path) -> PenstockError:
-    """The error a user should see for a failed query. Penstock's own errors pass unchanged."""
+def unexpected(error: BaseException, disks: Disks) -> PenstockError | None:
+    """What may fail any call, wherever it is: the engine is gone, or a disk is full. None: it was neither."""
+    if died := death.of_engine():
+        return died
+    full = raised_by_a_full_disk(error)
+    return disks.full(str(full)) if full else None
+
+
+def translate(error: BaseException, log: Path, disks: Disks | None = None) -> PenstockError:
+    """The error a user should see for a failed query. Penstock's own errors pass unchanged. `disks`: what the query
+    writes to, if anything."""
+    disks = disks or Disks({"the engine's log": log})
+    full = raised_by_a_full_disk(error)
+    if full and not isinstance(error, DiskFull):
+        return disks.full(str(full))
     if isinstance(error, PenstockError):
         return error
     text = str(error)
-    lines = _said(error)
     if ours := from_worker(text):
         ours.next_command = ours.next_command or f"read {log}"
         return ours
     if stopped := stopped_by(text):
         return _stopped(stopped)
-    # From here on signs are looked for in the engine's words. Where those quote a record, it must not decide what
-    # happened: an exception of a Python worker, or one about a value.
-    raised = worker_raised(text)
+    # Signs are looked for in the engine's words. Where those quote a record, it must not decide what happened: so
+    # whether it is an exception of a Python worker, or one about a value, is asked first.
+    lines, raised = _said(error), worker_raised(text)
     if raised or speaks_of_a_value(error) or _STATE_OF_A_VALUE.search(text):
-        cause = (blame(text) or (raised[-1] if raised else _cause(lines)))[:500]
-        return EngineFailed("the engine failed", cause=cause, next_command=f"read {log}")
-    other_state = _first(lines, _OTHER_STATE)
-    if other_state:
+        return _quoting(blame(text), raised, lines, log, disks)
+    said = sign_in("\n".join(lines))
+    return disks.full(said) if said else _by_sign(lines, log, disks)
+
+
+def _quoting(blamed: str | None, raised: list[str], lines: list[str], log: Path, disks: Disks) -> PenstockError:
+    """`blamed`: what a function of the user's raised. `raised`: by the worker, the first of which no record can forge:
+    it may only speak of one in its message, and not where it is an error of the system."""
+    kind = raised[0].split(":")[0] if raised else ""
+    if kind.endswith("MemoryError"):
+        return death.worker_out_of_memory(raised[0][:500])
+    if kind == "OSError" and not blamed and (said := sign_in(raised[0])):
+        return disks.full(said)
+    cause = blamed or (raised[-1] if raised else _cause(lines))
+    return EngineFailed("the engine failed", cause=cause[:500], next_command=f"read {log}")
+
+
+def _by_sign(lines: list[str], log: Path, disks: Disks) -> PenstockError:
+    if memory := _first(lines, _OUT_OF_MEMORY):
+        return death.engine_out_of_memory(memory)
+    if other_state := _first(lines, _OTHER_STATE):
         return CheckpointForeign(
             "the state in the checkpoint does not fit the steps",
             cause=other_state,
             next_command="bring back the steps and the columns they read; or begin anew: another `checkpoint:`, and "
             "sinks of its own",
         )
-    gone = _first(lines, _OFFSETS_GONE)
-    if gone:
+    if gone := _first(lines, _OFFSETS_GONE):
         late = _JOINED_LATE in gone
         reason = next((line.removeprefix(_REASON) for line in lines if line.startswith(_REASON)), gone)
         return OffsetsVanished(
@@ -93,17 +127,20 @@ def translate(error: BaseException, log: Path) -> PenstockError:
             + ("" if late else "; and raise the topic's retention")
             + f"; the lost range is also in the engine's log: {log}",
         )
-    away = _first(lines, _KAFKA_AWAY)
-    if away:
+    if away := _first(lines, _KAFKA_AWAY):
         return KafkaUnreachable("Kafka did not answer", cause=away, next_command="penstock ps")
-    slow = _first(lines, _WORKER_LATE)
-    if slow:
+    if slow := _first(lines, _WORKER_LATE):
         return EngineBusy(
             "a Python worker of the engine did not start in time",
             cause=slow,
             next_command="give the machine less to do, or the pipeline fewer cores (`spark: {master: 'local[2]'}`)",
         )
-    return EngineFailed("the engine failed", cause=_cause(lines), next_command=f"read {log}")
+    if full := disks.surely_full(_cause(lines)):
+        return full
+    if _first(lines, _WORKER_DIED):
+        return death.of_worker(_WORKER_DIED[0], log)
+    facts: dict[str, object] = {"died": "executor"} if _first(lines, _EXECUTOR_DIED) else {}
+    return EngineFailed("the engine failed", cause=_cause(lines), next_command=f"read {log}", facts=facts)
 
 
 def _said(error: BaseException | None) -> list[str]:

@@ -26,6 +26,8 @@ from penstock.kafka.connection import Config, client_config
 from penstock.kafka.mirror import Mirror
 from penstock.observe.events import EventLog
 from penstock.record import ends_of
+from penstock.runtime.disk import Disks
+from penstock.runtime.failure import unexpected
 from penstock.runtime.watch import TableNews, Watch
 from penstock.spec.model import Pipeline
 
@@ -268,6 +270,12 @@ def looked_on(pipeline: Pipeline, home: Home, watch: Watch) -> Iterator[Watch]:
     except PenstockError as error:
         everyone.ended(error)
         raise
+    except Exception as error:
+        known = unexpected(error, Disks.of(pipeline, home))
+        if known is None:
+            raise
+        everyone.ended(known)
+        raise known from error
     else:
         everyone.ended(None)
     finally:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry
-from penstock.errors import EngineFailed, OffsetsVanished, PenstockError, counted
+from penstock.errors import OffsetsVanished, counted
 from penstock.runtime import build
 from penstock.runtime.assemble import Assembly
-from penstock.runtime.engine import session
+from penstock.runtime.disk import Disks
+from penstock.runtime.engine import death, session
 from penstock.runtime.failure import translate
 from penstock.runtime.patience import Patience
 from penstock.runtime.standing import lost_now
@@ -35,15 +36,18 @@ class Perseverance:
     watch: Watch
     stop: StopRequest
     patience: Patience
+    disks: Disks
 
     def listen(self, assembly: Assembly) -> None:
         """From here on the watch hears what readers, steps and batches have to say."""
         assembly.readers.heard_by(self.watch.warn)
         assembly.transform.heard_by(self.watch)
         assembly.heard_by(self.watch.warn)
+        self.disks.look()
 
     def after_batch(self, entry: Entry, seconds: float) -> None:
         self.patience.batch_done()
+        self.disks.look()
         self.watch.batch_done(entry, seconds)
         for text in losses(entry):
             self.watch.warn(text)
@@ -51,11 +55,13 @@ class Perseverance:
     def after_failure(self, failure: BaseException, assembly: Assembly) -> Assembly | None:
         """What runs the batch again; None: a stop was asked for, and the batch runs at the next start. Raises the
         failure in our words when nothing else helps."""
-        error = translate(failure, self.home.logs / session.LOG_NAME)
+        log = self.home.logs / session.LOG_NAME
+        if died := death.of_engine():  # asked first: what PySpark says of a failure it asks the engine for
+            raise died from failure
+        failure = assembly.blamed(failure)
+        error = translate(failure, log, self.disks)
         if isinstance(error, OffsetsVanished):  # the engine names the one partition that it has stumbled over
             error = lost_now(assembly.pipeline, assembly.log, assembly.topics.known) or error
-        if session.gone():
-            raise _gone(error, self.home) from failure
         if error.retryable and self.stop.asked:
             return None  # nothing of the batch counts yet
         again = self.patience.failed(error, time.monotonic())
@@ -71,6 +77,7 @@ class Perseverance:
             assembly.look_up_anew()
         if self.stop.asked_within(again.after_s):
             return None
+        self.disks.look(again=True)
         # In doubt are what it had open, and whether the batch was written. Schemas are those of the start.
         return replace(assembly, dead_letters=build.dead_letters(assembly.pipeline), replay=True)
 
@@ -103,11 +110,3 @@ def losses(entry: Entry) -> list[str]:
     """What to say of a batch that did not get everything (S8)."""
     said = [f"{counted(len(lost), 'offset')} expired unread: {lost}" for lost in entry.lost]
     return [*said, entry.doubt] if entry.doubt else said
-
-
-def _gone(error: PenstockError, home: Home) -> EngineFailed:
-    return EngineFailed(
-        "the engine is gone: its process ended in the middle of a batch",
-        cause=f"it was killed, or ran out of memory ({error.cause or error.what})",
-        next_command=f"penstock run FILE; what the engine said last is in {home.logs / session.LOG_NAME}",
-    )

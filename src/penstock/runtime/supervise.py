@@ -17,6 +17,7 @@ from penstock.kafka.connection import client_config
 from penstock.record import Batch, Known, ends_of
 from penstock.runtime import build, guard
 from penstock.runtime.assemble import Assembly
+from penstock.runtime.disk import Disks
 from penstock.runtime.engine import session
 from penstock.runtime.onlookers import looked_on
 from penstock.runtime.patience import Patience
@@ -75,7 +76,7 @@ def run(
         attempts.check(frozenset(accept))
         SparkLog(home.spark).remove_lone_checksums()
         assembly = build.assembly(pipeline, accepted=accept)
-        bear = Perseverance(home, watch, stop, Patience.of(pipeline))
+        bear = Perseverance(home, watch, stop, Patience.of(pipeline), Disks.of(pipeline, home))
         bear.listen(assembly)
         subscription = subscribed(pipeline, assembly, watch)
         prepare(assembly, frozenset(accept))
@@ -164,8 +165,7 @@ def _keep_running(query: Callable[[_Batches], StreamingQuery], batches: _Batches
                 return
             batches = batches.again(replace(batches.assembly, replay=True))  # with another cap
         except Exception as raised:
-            failure = batches.assembly.blamed(batches.failure or raised)
-            renewed = bear.after_failure(failure, batches.assembly)
+            renewed = bear.after_failure(batches.failure or raised, batches.assembly)
             if renewed is None:
                 return
             batches = batches.again(renewed)

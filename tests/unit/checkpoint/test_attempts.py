@@ -11,7 +11,7 @@ from tests.checkpoints import entry
 from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
-from penstock.errors import BatchTooLarge, EngineFailed, RuleStopped
+from penstock.errors import BatchTooLarge, EngineFailed, OutOfMemory, PenstockError, RuleStopped
 
 NONE: frozenset[str] = frozenset()
 
@@ -50,7 +50,9 @@ def test_batch_without_records_is_never_too_large(home: Home) -> None:
         run.begin(3)  # and dies
 
 
-@pytest.mark.parametrize("error", [None, RuleStopped("no"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "error", [None, RuleStopped("no"), EngineFailed("no", cause="'OutOfMemoryError'"), KeyboardInterrupt()]
+)
 def test_run_that_ends_by_itself_is_no_death(home: Home, error: BaseException | None) -> None:
     for _ in range(5):
         run = Attempts(home)
@@ -73,13 +75,13 @@ def test_clean_end_does_not_wipe_out_the_death_before_it(home: Home) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        EngineFailed("the engine failed", cause="java.lang.OutOfMemoryError: Java heap space"),
-        EngineFailed("the engine is gone: its process ended in the middle of a batch"),
-        EngineFailed("the engine failed", cause="Python worker exited unexpectedly (crashed)"),
+        OutOfMemory("the engine ran out of memory"),
+        EngineFailed("the engine is gone", facts={"died": "engine"}),
+        EngineFailed("a Python worker of the engine died", facts={"died": "worker"}),
     ],
-    ids=lambda e: str(e.cause or e.what),
+    ids=lambda e: e.what,
 )
-def test_engine_that_says_it_ran_out_of_memory_counts(home: Home, error: EngineFailed) -> None:
+def test_death_that_the_driver_survives_counts(home: Home, error: PenstockError) -> None:
     run = Attempts(home)
     run.begin(3)
     run.ended(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from pathlib import Path
 
@@ -10,15 +11,18 @@ import pytest
 from penstock.errors import (
     MARK_VARIABLE,
     CompilerFailed,
+    DiskFull,
     EngineBusy,
     EngineFailed,
     KafkaUnreachable,
     OffsetsVanished,
+    OutOfMemory,
     PenstockError,
     RuleStopped,
     SinkFailed,
 )
 from penstock.runtime.culprits import speaks_of_a_value
+from penstock.runtime.disk import Disks
 from penstock.runtime.failure import translate
 from penstock.transform import python_module
 from penstock.transform.contract import STOP_MARK
@@ -91,6 +95,9 @@ ValueError: """
         "Caused by: org.apache.kafka.common.errors.TimeoutException: Connection refused",
         "KAFKA_DATA_LOSS",
         "Python worker failed to connect back",
+        "java.lang.OutOfMemoryError: Java heap space",
+        "Python worker exited unexpectedly",
+        "No space left on device",
         "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE]",
     ],
 )
@@ -255,3 +262,58 @@ def test_python_worker_that_did_not_start_in_time_is_tried_again() -> None:
     assert type(error) is EngineBusy
     assert error.retryable
     assert "failed to connect back" in str(error.cause)
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ("java.lang.OutOfMemoryError: Java heap space", "the engine ran out of memory"),
+        (IN_A_STEP.replace("ValueError: ", "MemoryError"), "a Python worker ran out of memory"),
+        (IN_A_STEP.replace("ValueError", "pyarrow.lib.ArrowMemoryError"), "a Python worker ran out of memory"),
+    ],
+)
+def test_whoever_ran_out_of_memory_is_named_with_what_helps(said: str, what: str) -> None:
+    error = thrown(
+        "org.apache.spark.SparkException: Job aborted", said, "java.net.ConnectException: Connection refused"
+    )
+    assert (type(error), error.what, error.retryable) == (OutOfMemory, what, False)
+    assert "penstock split FILE" in str(error.next_command)
+
+
+def test_python_worker_that_died_without_a_word_counts_as_a_death() -> None:
+    error = thrown(
+        "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "java.io.EOFException"
+    )
+    assert (type(error), error.facts) == (EngineFailed, {"died": "worker"})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "java.io.IOException: No space left on device",
+        "java.nio.file.FileSystemException: /data/x: Disk quota exceeded",
+        IN_A_STEP.replace("steps.py", "site-packages/pyarrow.py").replace("ValueError: ", "OSError: [Errno 28] ")
+        + "Error writing bytes to file. Detail: [errno 28] No space left on device",
+    ],
+)
+def test_full_disk_is_named_and_waited_for_and_no_log_is_pointed_at(said: str, tmp_path: Path) -> None:
+    failure = RuntimeError(f"Job aborted\nCaused by: {said}\n\tat a.B.c(B.java:1)\n")
+    error = translate(failure, LOG, Disks({"sink 'lake'": tmp_path / "lake" / "not-there-yet"}))
+    assert (type(error), error.retryable) == (DiskFull, True)
+    assert "sink 'lake'" in error.what
+    assert os.statvfs(str(error.facts["mount"])).f_fsid == os.statvfs(tmp_path).f_fsid
+    assert str(LOG) not in str(error.next_command)
+
+
+def test_full_disk_that_python_itself_meets_is_seen_below_whatever_was_raised_for_it(tmp_path: Path) -> None:
+    def written() -> None:
+        try:
+            Path("/dev/full").write_text("a line of the ledger")
+        except OSError as error:
+            raise SinkFailed("the commit was not written") from error
+
+    with pytest.raises(SinkFailed) as raised:
+        written()
+    error = translate(raised.value, LOG, Disks({"the checkpoint": tmp_path}))
+    assert type(error) is DiskFull
+    assert "No space left on device" in str(error.cause)

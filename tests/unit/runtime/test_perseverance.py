@@ -15,6 +15,7 @@ from penstock.checkpoint.ledger import Entry
 from penstock.errors import EngineFailed, KafkaUnreachable, PenstockError, RegistryUnreachable
 from penstock.record import OffsetRange
 from penstock.runtime.assemble import Assembly
+from penstock.runtime.disk import Disks
 from penstock.runtime.patience import RETRIES, Patience
 from penstock.runtime.perseverance import Perseverance, losses
 from penstock.runtime.watch import StopRequest, Watch
@@ -68,6 +69,9 @@ class Batches:
         self.replay = False
         return replace(ENTRIES[0], batch=number)
 
+    def blamed(self, error: Exception) -> Exception:
+        return error
+
     def look_up_anew(self) -> None:
         self.looked_up_anew.append(self.readers.given_up)
 
@@ -80,7 +84,7 @@ class Run:
 
 def run(batches: Batches, tmp_path: Path, stop: StopRequest | None = None, patience: Patience | None = None) -> Run:
     done = Run(Heard(), [])
-    bear = Perseverance(Home(tmp_path), done.heard, stop or Impatient(), patience or Patience(None))
+    bear = Perseverance(Home(tmp_path), done.heard, stop or Impatient(), patience or Patience(None), Disks({}))
     bear.run_each(range(2), cast(Assembly, batches), lambda *_: cast(Any, None), done.committed.append)
     return done
 

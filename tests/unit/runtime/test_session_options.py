@@ -9,6 +9,7 @@ import pytest
 from penstock.runtime.engine.session import java_options
 
 LOG = Path("/logs/log4j2.properties")
+DIES_OF_IT = "-XX:+ExitOnOutOfMemoryError"
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +19,8 @@ def no_options_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_collector_for_throughput_unless_one_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert java_options({}, LOG) == "-Dlog4j2.configurationFile=file:///logs/log4j2.properties -XX:+UseParallelGC"
+    log = "-Dlog4j2.configurationFile=file:///logs/log4j2.properties"
+    assert java_options({}, LOG) == f"{log} -XX:+UseParallelGC {DIES_OF_IT}"
     for which in ("default", "extra"):
         assert "Parallel" not in java_options({f"spark.driver.{which}JavaOptions": "-Da=b -XX:+UseZGC"}, LOG)
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC")
@@ -26,5 +28,9 @@ def test_collector_for_throughput_unless_one_is_chosen(monkeypatch: pytest.Monke
 
 
 def test_default_options_of_the_spec_are_kept() -> None:
-    assert java_options({"spark.driver.defaultJavaOptions": "-Da=b"}, LOG).endswith("-XX:+UseParallelGC -Da=b")
-    assert java_options({"spark.driver.extraJavaOptions": "-XX:+UseNUMA"}, LOG).endswith("-XX:+UseParallelGC")
+    assert java_options({"spark.driver.defaultJavaOptions": "-Da=b"}, LOG).endswith(
+        f"-XX:+UseParallelGC {DIES_OF_IT} -Da=b"
+    )
+    assert java_options({"spark.driver.extraJavaOptions": "-XX:+UseNUMA"}, LOG).endswith(
+        f"-XX:+UseParallelGC {DIES_OF_IT}"
+    )

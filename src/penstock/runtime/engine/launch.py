@@ -32,7 +32,9 @@ def launch(conf: Mapping[str, str], secret: Collection[str]) -> None:
     start: Any = java_gateway.launch_gateway
     if SparkContext._gateway is None:
         with _kept_secret(conf, secret) as plain:
-            gateway = start(SparkConf().setAll(list(plain.items())), {"process_group": 0})
+            # Its standard output goes where its standard error does (2): what Java and its logger say of a log that
+            # cannot be written would be the pipeline's.
+            gateway = start(SparkConf().setAll(list(plain.items())), {"process_group": 0, "stdout": 2})
         SparkContext._ensure_initialized(gateway=gateway)
 
 

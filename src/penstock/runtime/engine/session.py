@@ -6,17 +6,18 @@ import logging
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from penstock.checkpoint.home import Home
 from penstock.errors import MARK, MARK_VARIABLE, EngineFailed, first_line
-from penstock.runtime.engine import jars, java, recorded
+from penstock.runtime import disk
+from penstock.runtime.engine import death, jars, java, recorded
 from penstock.runtime.engine.launch import launch
 from penstock.spec.model import Pipeline
 from penstock.spec.references import find, resolve
@@ -31,7 +32,6 @@ _TASK_FAILURES = 4  # as on a cluster; a local master has 1, where one lost Pyth
 # PySpark logs what is wrong with SQL and with columns to standard error, with its Java stack; py4j, with Python's, that
 # it cannot reach the engine. We say it in words.
 _LOGGERS_OF_ERRORS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j")
-_ENDING_S = 5.0  # how long a process that no longer answers may take to end
 
 _LOG4J = """\
 rootLogger.level = warn
@@ -131,9 +131,12 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
         for name, value in conf.items():
             builder = builder.config(name, value)
         try:
+            death.watched(logs / LOG_NAME)
             launch(conf, secret)
             spark = builder.getOrCreate()
         except Exception as error:
+            if full := disk.sign_in(str(error)):
+                raise disk.Disks.of(pipeline, Home(logs.parent)).full(full) from error
             raise EngineFailed(
                 "Spark did not start",
                 cause=first_line(error),
@@ -159,36 +162,14 @@ def _not_of_py4j(line: logging.LogRecord) -> bool:
     return "py4j" not in Path(line.pathname).parts
 
 
-def gone() -> bool:
-    """Whether the engine's process has ended: killed from outside, or out of memory."""
-    from pyspark import SparkContext
-
-    process = getattr(SparkContext._gateway, "proc", None)
-    if process is None:
-        return False
-    if not _answers():
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_ENDING_S)
-    return process.poll() is not None
-
-
-def _answers() -> bool:
-    from pyspark import SparkContext
-
-    try:
-        engine: Any = SparkContext._jvm
-        engine.java.lang.System.nanoTime()
-    except Exception:  # whatever py4j says of it
-        return False
-    return True
-
-
 def java_options(asked: dict[str, str], log4j: Path, more: Iterable[str] = ()) -> str:
     """Options that come before those of the spec. Java's collector for throughput, unless somebody chose another: a
     batch is as fast as its garbage is cheap, and no one waits for a pause. Java does not start with two."""
     collector = [] if collector_chosen(asked) else ["-XX:+UseParallelGC"]
     given = asked.get("spark.driver.defaultJavaOptions", "")
-    return " ".join([f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}", *collector, *more, given]).strip()
+    return " ".join(
+        [f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}", *collector, death.JAVA_OPTION, *more, given]
+    ).strip()
 
 
 def collector_chosen(asked: Mapping[str, object], of: str = "driver") -> bool:

@@ -27,6 +27,7 @@ from penstock.errors import NotInRealTime, PenstockError, counted
 from penstock.kafka.connection import client_config, spark_options
 from penstock.runtime import balance, build, diagnosis, guard, remembered, supervise
 from penstock.runtime.assemble import Assembly
+from penstock.runtime.disk import Disks
 from penstock.runtime.engine import session
 from penstock.runtime.inlet import RAW
 from penstock.runtime.onlookers import looked_on
@@ -74,7 +75,7 @@ def run(
         watch.starting(CHECKING)
         same_mode.check(home, pipeline)
         assembly = build.assembly(pipeline, accepted=accept)
-        bear = Perseverance(home, watch, stop, Patience.of(pipeline))
+        bear = Perseverance(home, watch, stop, Patience.of(pipeline), Disks.of(pipeline, home))
         bear.listen(assembly)
         mend(home, assembly, watch)
         guard.check(home, pipeline.name, accepted)

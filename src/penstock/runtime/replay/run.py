@@ -26,6 +26,7 @@ from penstock.record import OffsetRange
 from penstock.runtime import build, guard
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.by_hand.noted import note
+from penstock.runtime.disk import Disks
 from penstock.runtime.engine import session
 from penstock.runtime.inlet import Position
 from penstock.runtime.patience import Patience
@@ -121,7 +122,7 @@ def _run(pipeline: Pipeline, replay: Replay, watch: Watch) -> None:
     watch.starting(ENGINE)
     spark = session.start(pipeline, home.logs)
     watch.starting(RESOLVING)
-    bear = Perseverance(home, watch, StopRequest(), Patience.of(pipeline))
+    bear = Perseverance(home, watch, StopRequest(), Patience.of(pipeline), Disks.of(pipeline, home))
     bear.listen(assembly)
     assembly.settle(spark)
     watch.started(pipeline, home)
