@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.payments import Payments, judge
-from tests.processes import Run
+from tests.processes import PENSTOCK, Run
 
 
 @pytest.fixture
@@ -55,6 +55,11 @@ def test_run_waits_for_room_and_goes_on_where_it_was(
     error = json.loads(ran.stdout.splitlines()[-1])["error"]
     assert (error["code"], error["facts"]["mount"], error["retryable"]) == ("disk-full", str(small), True)
     assert "spark.log" not in error["next"]
+
+    with (small / "output").open("wb") as output:  # of any command
+        told = subprocess.run([PENSTOCK, "schema"], stdout=output, stderr=subprocess.PIPE, text=True, check=False)
+    assert told.returncode == 3
+    assert told.stderr.startswith(f"error[disk-full]: the disk at {small} is full, with the output on it: ")
 
 
 def filled(file: Path) -> None:

@@ -118,7 +118,13 @@ def _of_the_machine(error: Exception) -> PenstockError | None:
         if died := death.of_engine():
             return died
     full = raised_by_a_full_disk(error)
-    return Disks({"what is written": Path(full.filename or ".")}).full(str(full)) if full else None
+    if full is None:
+        return None
+    if full.filename:
+        return Disks({"what is written": Path(full.filename)}).full(str(full))
+    output_file = Path("/proc/self/fd/1")  # Python does not say of a file that is open already which one it is
+    places = {"the working directory": Path(), **({"the output": output_file} if output_file.is_file() else {})}
+    return Disks(places).full(str(full))
 
 
 def _defect(error: Exception) -> Defect:

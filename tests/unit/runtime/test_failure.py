@@ -23,6 +23,7 @@ from penstock.errors import (
 )
 from penstock.runtime.culprits import speaks_of_a_value
 from penstock.runtime.disk import Disks
+from penstock.runtime.engine import death
 from penstock.runtime.failure import translate
 from penstock.transform import python_module
 from penstock.transform.contract import STOP_MARK
@@ -285,6 +286,14 @@ def test_python_worker_that_died_without_a_word_counts_as_a_death() -> None:
         "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "java.io.EOFException"
     )
     assert (type(error), error.facts) == (EngineFailed, {"died": "worker"})
+
+
+def test_python_worker_that_the_kernel_killed_ran_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(death, "_kills_before", 6)
+    monkeypatch.setattr(death, "_kills", lambda: 7)  # what the kernel counts in /proc/vmstat
+    error = thrown("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)")
+    assert (type(error), error.what) == (OutOfMemory, "a Python worker ran out of memory")
+    assert "the kernel killed 1 process for want of memory" in str(error.cause)
 
 
 @pytest.mark.parametrize(
