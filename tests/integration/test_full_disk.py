@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -33,7 +32,7 @@ def test_run_waits_for_room_and_goes_on_where_it_was(
     """The checkpoint is on it, and so are ledger, events and the engine's log, which can say nothing any more."""
     payments.spec["checkpoint"] = str(small / "home")
     payments.spec["rate"]["max_offsets"] = 300
-    sent = payments.produce(3000, poison=0.05)
+    sent = payments.produce(900, poison=0.05)
     run = start("run", str(payments.file), "--until-caught-up")
     run.until((payments.home / "ledger" / "000000000.jsonl").exists)
     filled(small / "something else")
@@ -49,13 +48,7 @@ def test_run_waits_for_room_and_goes_on_where_it_was(
     assert judge(payments, [sent]) == []
     assert payments.verify().complete
 
-    payments.produce(10)
     filled(small / "something else")
-    ran = payments.cli("run", str(payments.file), "--json", "--until-caught-up", expect=3)
-    error = json.loads(ran.stdout.splitlines()[-1])["error"]
-    assert (error["code"], error["facts"]["mount"], error["retryable"]) == ("disk-full", str(small), True)
-    assert "spark.log" not in error["next"]
-
     with (small / "output").open("wb") as output:  # of any command
         told = subprocess.run([PENSTOCK, "schema"], stdout=output, stderr=subprocess.PIPE, text=True, check=False)
     assert told.returncode == 3

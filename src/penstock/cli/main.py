@@ -120,11 +120,11 @@ def _of_the_machine(error: Exception) -> PenstockError | None:
     full = raised_by_a_full_disk(error)
     if full is None:
         return None
-    if full.filename:
-        return Disks({"what is written": Path(full.filename)}).full(str(full))
-    output_file = Path("/proc/self/fd/1")  # Python does not say of a file that is open already which one it is
-    places = {"the working directory": Path(), **({"the output": output_file} if output_file.is_file() else {})}
-    return Disks(places).full(str(full))
+    places = {"what is written": Path(full.filename or ".")}
+    output_file = Path("/proc/self/fd/1")  # Python does not say of a file that was open already which one it is
+    if not full.filename and output_file.is_file():
+        places["the output"] = output_file
+    return Disks(places).full(str(full), then="the same command")
 
 
 def _defect(error: Exception) -> Defect:

@@ -66,7 +66,7 @@ class Disks:
         before = self._free if again else {}
         self._free = {disk.mount: max(disk.free, before.get(disk.mount, 0)) for _, _, disk in self._disks()}
 
-    def full(self, said: str) -> DiskFull:
+    def full(self, said: str, then: str = "penstock run FILE; it goes on where it was") -> DiskFull:
         """The error for a failure that one of them is the cause of: the one with the least room, which need not be
         none, for what did not fit may be gone again. `said`: by whoever failed."""
         what, path, disk = min(self._disks(), key=lambda each: each[2].room)
@@ -77,7 +77,7 @@ class Disks:
         return DiskFull(
             f"the disk at {disk.mount} is full, with {what} on it: {size(disk.free)} of {size(disk.size)} are free",
             cause=f"{said}; {needs}" if disk.room or before else said,
-            next_command=f"make room on it (df -h {disk.mount}), then: penstock run FILE; it goes on where it was",
+            next_command=f"make room on it (df -h {disk.mount}), then: {then}",
             facts={"mount": str(disk.mount), "path": str(path), "free": disk.free, "free_before": before},
         )
 
