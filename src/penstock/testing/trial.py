@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SinkFailed, first_line
 from penstock.record import Batch, Known, OffsetRange, ends_of
+from penstock.runtime.engine.session import mark_errors
 from penstock.runtime.tally import Handed
 from penstock.sink.contract import Incoming, Sink, Written
 from penstock.testing.mishap import Mishap, passed_on
@@ -45,6 +46,9 @@ class Trial:
     query: str = field(default_factory=lambda: str(uuid.uuid4()))
     _ends: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
     _batches: int = 0
+
+    def __post_init__(self) -> None:
+        mark_errors(self.spark)  # whoever tests a sink may have a session that is not of ours
 
     @property
     def exactly_once(self) -> bool:

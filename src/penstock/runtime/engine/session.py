@@ -142,9 +142,14 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
                 cause=first_line(error),
                 next_command=f"read {logs / LOG_NAME}",
             ) from error
-    spark.sparkContext.environment[MARK_VARIABLE] = MARK  # of the Python workers, from here on
+    mark_errors(spark)
     _complain_to(logs / LOG_NAME, spark)
     return spark
+
+
+def mark_errors(spark: SparkSession) -> None:
+    """Have the Python workers mark errors of ours, from here on, so that they are known in what the engine says."""
+    spark.sparkContext.environment[MARK_VARIABLE] = MARK
 
 
 def _complain_to(log: Path, spark: SparkSession) -> None:
