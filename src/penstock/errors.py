@@ -93,6 +93,15 @@ def counted(number: int, word: str, plural: str | None = None) -> str:
     return f"{number:,} {word if number == 1 else plural or word + 's'}"
 
 
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and its causes. PySpark keeps a cause in a place of its own, and makes some errors their own cause."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = getattr(error, "_cause", None) or error.__cause__
+
+
 _COMMAND = re.compile(r"(penstock [^`\n]*?)\bFILE\b")
 
 

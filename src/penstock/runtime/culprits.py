@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from penstock.errors import StepFailed, counted, from_worker
+from penstock.errors import StepFailed, chain, counted, from_worker
 from penstock.record import FAILED_STEP, KAFKA, Failure, OffsetRange, shortened
 from penstock.runtime.inlet import Inlet, Position, is_one_of, source_views
 from penstock.runtime.watch import Report, unheard
@@ -40,12 +40,8 @@ def searching(batch: int, ranges: Iterable[OffsetRange]) -> str:
 
 
 def whole(error: BaseException | None) -> str:
-    """What an error and its causes say, one after the other. PySpark keeps a cause in a place of its own."""
-    said: list[str] = []
-    while error is not None:
-        said.append(str(error))
-        error = getattr(error, "_cause", None) or error.__cause__
-    return "\n".join(said)
+    """What an error and its causes say, one after the other."""
+    return "\n".join(map(str, chain(error)))
 
 
 def speaks_of_a_value(error: BaseException) -> bool:

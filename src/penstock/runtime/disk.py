@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.checkpoint.home import Home
-from penstock.errors import DiskFull
+from penstock.errors import DiskFull, chain
 from penstock.spec.model import Pipeline
 from penstock.spec.references import located
 
@@ -97,11 +97,7 @@ class Disks:
 
 def raised_by_a_full_disk(error: BaseException | None) -> OSError | None:
     """What Python says of it, in an error or in one that it was raised for."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in _ERRORS:
-            return error
-        error = error.__cause__
-    return None
+    return next((each for each in chain(error) if isinstance(each, OSError) and each.errno in _ERRORS), None)
 
 
 def sign_in(text: str) -> str | None:

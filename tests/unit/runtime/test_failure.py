@@ -307,6 +307,7 @@ def test_python_worker_that_the_kernel_killed_ran_out_of_memory(monkeypatch: pyt
 )
 def test_full_disk_is_named_and_waited_for_and_no_log_is_pointed_at(said: str, tmp_path: Path) -> None:
     failure = RuntimeError(f"Job aborted\nCaused by: {said}\n\tat a.B.c(B.java:1)\n")
+    failure.__cause__ = failure  # as PySpark raises some
     error = translate(failure, LOG, Disks({"sink 'lake'": tmp_path / "lake" / "not-there-yet"}))
     assert (type(error), error.retryable) == (DiskFull, True)
     assert "sink 'lake'" in error.what
