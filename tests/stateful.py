@@ -28,7 +28,7 @@ from tests.payments import Payments
 
 Test = TypeVar("Test", bound=Callable[..., None])
 
-START = 1_800_000_000  # seconds; event times of tests are counted from here
+START = 1_768_464_000  # seconds, at a full hour of the past; event times of tests are counted from here
 TIMED: dict[str, Any] = {"from": "events", "time": "at", "late_after": "60s"}
 NO_KEY = "-"
 WINDOW: dict[str, Any] = {**TIMED, "size": "60s", "by": ["key"], "columns": {"n": "count(*)"}}

@@ -58,12 +58,13 @@ class SinkCount:
 
 @dataclass(frozen=True)
 class StepCount:
-    """What became of the rows handed to a stateful step: came = late + untimed + taken. Null where nobody counts: what
-    lies between two stateful steps only the engine sees."""
+    """What became of the rows handed to a stateful step: came = late + untimed + ahead + taken. Null where nobody
+    counts: what lies between two stateful steps only the engine sees."""
 
     came: int | None = None
     late: int = 0
     untimed: int = 0  # rows without an event time
+    ahead: int = 0  # rows whose event time is too far ahead of the clock
     duplicates: int | None = None  # of those taken, by a step that drops them
     gave: int | None = None  # rows that came out of it
     cut: int | None = None  # rows the engine says it dropped as late; of a window groups of rows
@@ -73,7 +74,7 @@ class StepCount:
 
     @property
     def taken(self) -> int | None:
-        return None if self.came is None else self.came - self.late - self.untimed
+        return None if self.came is None else self.came - self.late - self.untimed - self.ahead
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,12 @@ class SparkLog:
         file = self.path / "offsets" / str(batch)
         return _read(file, "watermark", lambda text: int(json.loads(text.splitlines()[1])["batchWatermarkMs"]))
 
+    def clock(self, batch: int) -> int:
+        """When the batch was planned, in milliseconds: what the engine takes for the current time of the stream, also
+        when it runs the batch again."""
+        file = self.path / "offsets" / str(batch)
+        return _read(file, "time", lambda text: int(json.loads(text.splitlines()[1])["batchTimestampMs"]))
+
     def next_watermark(self, batch: int) -> int:
         """How far event time had come when the batch was committed: the watermark of the batch after it."""
         file = self.path / "commits" / str(batch)

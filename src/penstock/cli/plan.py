@@ -132,6 +132,9 @@ def show(made: Plan, file: Path) -> None:
 
 
 def _print_path(made: Plan) -> None:
+    from penstock.spec.model import FIRST_RECORDS, NEARLY_ALL
+    from penstock.spec.stateful import bounds
+
     output.say("path")
     if made.path.pattern:
         _say(f"topics that match {made.path.pattern}", 1)
@@ -141,7 +144,8 @@ def _print_path(made: Plan) -> None:
     for view, rule in made.path.rules:
         _say(f"rule {rule.name} of {view}: {rule.text}, otherwise {rule.otherwise}", 1)
     for step in made.path.steps:
-        _say(f"step {step.view}: {step.text}", 1)
+        bound = bounds(step.stateful)
+        _say(f"step {step.view}: {step.text}" + (f"; {bound}, otherwise dead-letter" if bound else ""), 1)
     for table in made.references:
         how = "every task has a copy" if table.broadcast else "rows are moved to be joined"
         again = f", read again after {table.refresh_s:g} s" if table.refresh_s else ""
@@ -152,8 +156,6 @@ def _print_path(made: Plan) -> None:
         where = f" where {route.where}" if route.where else ""
         label = f"sink {route.name}: {route.view}{where}" if route.view else route.name
         _say(f"{label} -> {route.target.kind} {route.target.to}", 1)
-    from penstock.spec.model import FIRST_RECORDS, NEARLY_ALL
-
     if made.path.budget is None:
         _say(f"stops when {NEARLY_ALL * 100:g} % of the first {FIRST_RECORDS:,} records die", 1)
     elif made.path.budget != "none":

@@ -69,6 +69,7 @@ def _counts(report: Report) -> Iterator[tuple[int, str]]:
     for found, what in (
         (report.late, "came too late for"),
         (report.untimed, "had no event time for"),
+        (report.ahead, "were too far ahead of the clock for"),
         (report.duplicates, "de-duplicated by"),
         (report.taken, "taken into the state of"),
     ):

@@ -292,6 +292,7 @@ RULES: tuple[Rule, ...] = (
     small_files,
     state_growth,
     dying.dead_letters,
+    event_time.ahead,
     event_time.late,
     event_time.behind,
 )

@@ -1,24 +1,66 @@
-"""Rules of `doctor` about event time: rows that come too late for a step, and a watermark that lags behind the clock.
+"""Rules of `doctor` about event time: a watermark that is ahead of the clock or lags behind it, and rows that come too
+late for a step.
 
-The first loses rows from windows, joins and keys, the second keeps their results back. Neither makes a pipeline slow,
-so no other rule of `observe.doctor` sees them.
+The first makes nearly all rows late, late ones are lost from windows, joins and keys, and a watermark that lags keeps
+their results back. None of it makes a pipeline slow, so no other rule of `observe.doctor` sees it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.observe.facts import Facts, Finding
+from penstock.observe.facts import Facts, Finding, Timed
 from penstock.spec.duration import span
+from penstock.spec.start import time_text
 
 _MANY = 0.01  # of the rows that came: so many are no stragglers
 _BATCHES = 3
 _LONG_S = 600.0  # behind what is asked for: less than that is the pace of batches
+FAST_CLOCK_S = 60.0  # ahead of ours: clocks of machines that look after them are closer
+_SOON_S = 3600.0  # the clock gets there while somebody looks on
+_DAY_S = 86_400.0
+_YEAR_S = 365.25 * _DAY_S
+
+
+def ahead(facts: Facts) -> Iterator[Finding]:
+    """Nothing brings a watermark back: what it has closed was emitted. With `ahead` it cannot get far, but it may have
+    got there before there was such a bound, or with a larger one."""
+    step = facts.timed
+    if step is None or step.ahead_s <= FAST_CLOCK_S:
+        return
+    at, away = time_text(round(step.watermark_s * 1000)), _away(step.ahead_s)
+    evidence = [f"it is at {at}: until then rows with a sound event time are late"]
+    if step.moved_by is None:
+        evidence.append("batches that are no longer looked back at brought it there")
+    else:
+        evidence.append(f"batch {step.moved_by} read the event time behind it: {', '.join(step.moved_over)}")
+    if step.late:
+        evidence.append(f"{step.late:,} of {step.came:,} rows came too late")
+    soon = step.ahead_s <= _SOON_S
+    yield Finding(
+        "watermark-ahead",
+        "warning" if soon else "critical",
+        f"the watermark of '{step.view}' is {away} ahead of the clock",
+        tuple(evidence),
+        f"correct the clock that sets the event times; in {away} rows are in time again" if soon else _anew(step),
+        {"view": step.view, "watermark": at, "ahead_s": step.ahead_s, "batch": step.moved_by},
+    )
+
+
+def _anew(step: Timed) -> str:
+    """`late_after` is not among it: another one does not move the watermark, and the state does not allow it."""
+    begin = "before that" if step.moved_by is None else f"before what batch {step.moved_by} read"
+    allowed = step.bound_s is not None and step.ahead_s + (step.late_after_s or 0.0) <= step.bound_s
+    smaller = f", with a smaller `ahead` of '{step.view}' than {_away(step.bound_s or 0.0)}" if allowed else ""
+    return (
+        f"nothing brings it back: begin anew with another `checkpoint:`, other sinks, and `start:` {begin}{smaller}; "
+        "the record is a dead letter then"
+    )
 
 
 def late(facts: Facts) -> Iterator[Finding]:
     step = facts.timed
-    if step is None or not step.late:
+    if step is None or not step.late or any(ahead(facts)):
         return
     share = step.late / max(step.came, 1)
     allowed = f"it waits for rows that are {span(step.late_after_s)} behind the newest" if step.late_after_s else ""
@@ -28,7 +70,8 @@ def late(facts: Facts) -> Iterator[Finding]:
         "warning" if share >= _MANY else "note",
         f"{step.late:,} of {step.came:,} rows came too late for '{step.view}' ({share:.1%})",
         tuple(filter(None, ("they are in no window, pair or key: what they belong to was closed", allowed))),
-        f"raise `late_after` (`within`) of '{step.view}'" + (f"; to keep them: {sinks}" if sinks else ""),
+        f"raise `late_after` (`within`) of '{step.view}', which takes another `checkpoint:` and other sinks: the state "
+        "in this one is that of the step as it is" + (f"; to keep late rows: {sinks}" if sinks else ""),
         {"view": step.view, "late": step.late, "came": step.came},
     )
 
@@ -55,3 +98,9 @@ def behind(facts: Facts) -> Iterator[Finding]:
         "producer that sends old records, a topic with nothing new",
         {"view": step.view, "behind_s": recent[-1], "expected_s": expected},
     )
+
+
+def _away(seconds: float) -> str:
+    if seconds >= 10 * _YEAR_S:
+        return f"{seconds / _YEAR_S:,.0f} years"
+    return f"{seconds / _DAY_S:,.0f} days" if seconds >= 2 * _DAY_S else span(seconds)

@@ -93,6 +93,11 @@ class Timed:
     behind_s: Sequence[float] = ()  # of each batch with records and a watermark: how far that was behind the clock
     moved_s: float = 0.0  # how far the watermark went on in these
     unread: Sequence[str] = ()  # views of its late rows that nothing reads
+    watermark_s: float = 0.0  # of the next batch; 0 before there is one
+    ahead_s: float = 0.0  # how far that is ahead of the clock
+    bound_s: float | None = None  # what the spec allows an event time to be ahead of the clock
+    moved_by: int | None = None  # the batch that brought it ahead of the clock; None: not known any more
+    moved_over: Sequence[str] = ()  # the offsets of that batch
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,7 @@ class Assembly:
                 raise Replanned  # the columns in the stream are those it was planned with
         if self.flow is None:
             return self._process(raw, batch_id)
+        self.inlets = self.flow.as_of(batch_id, self.inlets)
         with self.flow.taken(raw, batch_id, self.inlets) as self.transform:
             return self._process(self.flow.read_again(raw.sparkSession, self.log.ranges(batch_id)), batch_id)
 
@@ -237,7 +238,11 @@ class Assembly:
                 for o, views in got
             }
             counted = counted or {view: tally.result() for view, tally in tallies.items()}
-            self.steps = self.flow.counts(self.transform, sources, made, batch.id) if self.flow else {}
+            if self.flow:
+                self.steps, dead = self.flow.counts(self.transform, sources, made, batch.id)
+                for o in self.outlets if dead else ():
+                    if o.view in self.flow.beyond:
+                        failed.setdefault(o.sink.name, {}).update(dead)
         finally:
             for tally in tallies.values():
                 tally.release()

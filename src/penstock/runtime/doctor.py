@@ -89,7 +89,14 @@ def facts_of(pipeline: Pipeline) -> Facts:
         overhead_s=_overhead(events),
         files=_files(pipeline),
         keeps_s={s.view: keeps.total_seconds() for s in pipeline.transform if (keeps := keeps_for(s.stateful))},
-        timed=timed(pipeline.transform, entries, [sink.from_ for sink in pipeline.sinks.values()]),
+        timed=timed(
+            pipeline.transform,
+            entries,
+            [sink.from_ for sink in pipeline.sinks.values()],
+            watermark_ms=if_sound(lambda: _watermark(log)) or 0,
+            now_s=now,
+            earlier=newest[:-_BATCHES],
+        ),
         dying=dying(pipeline, newest),
         registry=_registry(pipeline),
     )
@@ -118,6 +125,12 @@ def ran(entries: Sequence[Entry], events: EventLog) -> list[Ran]:
         for entry in entries
         if entry.batch in took
     ]
+
+
+def _watermark(log: SparkLog) -> int:
+    """That of the next batch."""
+    committed = log.committed()
+    return log.next_watermark(committed) if committed is not None and log.stateful else 0
 
 
 def _overhead(events: EventLog) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from penstock.decode.stage import Decode, Wrap
 from penstock.record import Failure
 from penstock.route import dead_letter
 from penstock.runtime.tally import Counted
+from penstock.spec.stateful import AheadRule
 from penstock.transform.contract import Contract
 from penstock.transform.steps import Transform
 
@@ -35,6 +36,11 @@ class Inlet:
     decode: Decode
     contract: Contract
     alone: bool  # the only view: no need to look at each record's topic
+
+    def at(self, clock_ms: int | None) -> Inlet:
+        """As of a moment; None: the inlet of a stream, which has the moment of each of its batches."""
+        rules = (rule.at(clock_ms) if isinstance(rule, AheadRule) else rule for rule in self.contract.rules)
+        return replace(self, contract=replace(self.contract, rules=tuple(rules)))
 
     def judged(self, raw: DataFrame, *, with_raw: bool = False, wrapped: Wrap | None = None) -> DataFrame:
         topic = self.decode.topic

@@ -7,7 +7,7 @@ be late) decides when a window closes, when a key is forgotten, and which record
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -15,6 +15,8 @@ from pydantic_core import PydanticCustomError
 from penstock.spec.duration import Duration, text
 from penstock.spec.fields import FieldOrType
 from penstock.spec.python_step import Named
+from penstock.spec.rules import Rule
+from penstock.spec.types import quoted
 from penstock.spec.words import Part, Text, ViewName
 
 Emit = Literal["append", "update", "complete"]
@@ -23,6 +25,11 @@ _LATE_AFTER = (
     "How far behind the newest event time a record may be; later ones are late. Needed, but for a step over the view "
     "of another stateful one: that one's counts."
 )
+_AHEAD = (
+    "How far ahead of the clock an event time may be. Past that a record is a dead letter: the watermark would follow "
+    "it, and every other record would be late."
+)
+_HOUR = timedelta(hours=1)
 _EMIT = "`append`: a row once, when it is final. `update`: a row whenever it has changed, for sinks that upsert. "
 WINDOW = ("window_start", "window_end")
 WINDOW_TIME = "window_time"
@@ -36,6 +43,7 @@ class Window(Part):
     from_: ViewName = Field(alias="from", description="The view that is grouped.")
     time: Text = Field(description="Its column with the event time, a timestamp.", examples=["event_time"])
     late_after: Duration | None = Field(None, description=_LATE_AFTER, examples=["10m"])
+    ahead: Duration = Field(_HOUR, description=_AHEAD)
     size: Duration | None = Field(None, description="Length of a window.", examples=["1m"])
     slide: Duration | None = Field(None, description="A window begins so often. Default: as long as `size`.")
     session: Duration | None = Field(None, description="Instead of `size`: a window ends after so long without a row.")
@@ -96,6 +104,7 @@ class Deduplicate(Part):
         "behind the newest one is late. Needed, but for a step over the view of another stateful one.",
         examples=["10m"],
     )
+    ahead: Duration = Field(_HOUR, description=_AHEAD)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -129,6 +138,7 @@ class Side(Part):
     from_: ViewName = Field(alias="from", description="The view.")
     time: Text = Field(description="Its column with the event time, a timestamp.")
     late_after: Duration = Field(description="How far behind the newest event time of this side a record may be.")
+    ahead: Duration = Field(_HOUR, description=_AHEAD)
 
 
 class Join(Part):
@@ -208,6 +218,7 @@ class State(Part):
     late_after: Duration | None = Field(
         None, description="As for windows: needed with `time`, but for a step over the view of another stateful one."
     )
+    ahead: Duration = Field(_HOUR, description=_AHEAD)
     emit: Literal["append", "update"] = Field("append", description=_EMIT)
 
     @property
@@ -243,11 +254,63 @@ class State(Part):
 AnyStateful = Window | Deduplicate | Join | State
 
 
-def sides(of: AnyStateful) -> tuple[tuple[str, str | None, timedelta | None], ...]:
-    """What a step reads, with the event time of each and how late it may be."""
-    if isinstance(of, Join):
-        return tuple((side.from_, side.time, side.late_after) for side in (of.left, of.right))
-    return ((of.from_, of.time, of.late_after),)
+class Input(NamedTuple):
+    """A view that a step reads."""
+
+    view: str
+    time: str | None  # its column with the event time
+    late_after: timedelta | None  # None: the step makes no watermark of it
+    ahead: timedelta | None  # how far ahead of the clock a time may be; None: without a watermark there is no bound
+
+    def in_bound(self, clock_ms: int | None = None) -> str:
+        """A SQL condition over rows with an event time. Without `clock_ms` it is for the stream, where the engine takes
+        the time at which the batch was planned for `current_timestamp()`: the same one when the batch is run again."""
+        assert self.time is not None and self.ahead is not None
+        clock = "current_timestamp()" if clock_ms is None else f"timestamp_millis({clock_ms})"
+        # What is not a timestamp is refused by the step, in words of its own.
+        at = f"try_cast({quoted(self.time)} as timestamp)"
+        return f"{at} <= {clock} + interval {round(self.ahead.total_seconds() * 1000)} milliseconds"
+
+    @property
+    def bound(self) -> str:
+        """The same for people."""
+        return f"{self.time} is at most {text(self.ahead or timedelta())} ahead of the clock"
+
+
+class AheadRule(Rule):
+    """The rule that a stateful step brings along for a source view: its event times are not too far in the future."""
+
+    input: Input
+    clock_ms: int | None = None
+
+    @property
+    def condition(self) -> str:
+        return self.input.in_bound(self.clock_ms)
+
+    @property
+    def text(self) -> str:
+        return self.input.bound
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (self.input.time or "",)
+
+    def at(self, clock_ms: int | None) -> AheadRule:
+        return self.model_copy(update={"clock_ms": clock_ms})
+
+
+def sides(of: AnyStateful) -> tuple[Input, ...]:
+    """What a step reads: of a join its two sides, the left one first."""
+    return tuple(
+        Input(each.from_, each.time, each.late_after, each.ahead if each.late_after else None)
+        for each in ((of.left, of.right) if isinstance(of, Join) else (of,))
+    )
+
+
+def bounds(of: AnyStateful | None) -> str:
+    """What is asked of the event times that a step reads; empty where nothing is. Not part of what a step does
+    (`said`), by which state is known: a bound may change."""
+    return " and ".join(each.bound for each in sides(of) if each.ahead) if of else ""
 
 
 def keeps_for(of: AnyStateful | None) -> timedelta | None:
@@ -265,6 +328,11 @@ def keeps_for(of: AnyStateful | None) -> timedelta | None:
 def time_rule(view: str) -> str:
     """What a rule is called that nobody writes: records without the event time of a step are dead letters."""
     return f"time of {view}"
+
+
+def ahead_rule(view: str) -> str:
+    """The same for records whose event time is too far ahead of the clock."""
+    return f"ahead of {view}"
 
 
 def late_views(view: str, of: AnyStateful) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from penstock.record import DELETED
 from penstock.spec.sql_names import may_read
-from penstock.spec.stateful import WINDOW, AnyStateful, Join, State, Window, late_views, sides, time_rule
+from penstock.spec.stateful import WINDOW, AnyStateful, Join, State, Window, ahead_rule, late_views, sides, time_rule
 from penstock.spec.steps import Step, stateful_steps
 
 if TYPE_CHECKING:
@@ -45,6 +45,12 @@ def stateful_mistakes(spec: Pipeline) -> Iterator[_Mistake]:
     if isinstance(first, State) and first.time is not None and first.late_after is None:
         at = ("transform", steps.index(keeping[0]), "state")
         yield at, "it lacks `late_after`: without it event time would never come to an end", []
+    for step in keeping:
+        if step.stateful and "ahead" in step.stateful.model_fields_set and sides(step.stateful)[0].ahead is None:
+            why = "without `late_after` there is no watermark to keep safe"
+            if step is not keeping[0]:
+                why = f"the watermark is that of '{keeping[0].view}'"
+            yield ("transform", steps.index(step), step.kind, "ahead"), f"has no effect: {why}", []
     for before, step in pairwise(keeping):
         if before.state:
             text = f"'{before.view}' keeps state by a class of your own: no other stateful step can follow it"
@@ -124,13 +130,15 @@ def late_view_names(steps: Iterable[Step]) -> list[str]:
 
 
 def time_rules(spec: Pipeline) -> list[str]:
-    """The rules that stateful steps over source views bring along: their records need an event time."""
+    """The rules that stateful steps over source views bring along: their records need an event time, and one that is
+    not too far ahead of the clock."""
     sources = {view.lower() for view in spec.source.reads()}
-    return [
-        time_rule(step.view)
-        for step in stateful_steps(spec.transform)
-        if step.stateful and any(view.lower() in sources and time for view, time, _ in sides(step.stateful))
-    ]
+    found = []
+    for step in stateful_steps(spec.transform):
+        over = [each for each in sides(step.stateful) if each.view.lower() in sources] if step.stateful else []
+        found += [time_rule(step.view)] * any(each.time for each in over)
+        found += [ahead_rule(step.view)] * any(each.ahead for each in over)
+    return found
 
 
 def reads(step: Step, view: str) -> bool:
@@ -184,9 +192,9 @@ def _of_chain(steps: list[Step], before: Step, step: Step) -> Iterator[_Mistake]
         )
         yield ("transform", i, step.kind), text, []
         return
-    for view, time, _ in sides(of):
-        if before.window and view.lower() == before.view.lower() and time in WINDOW:
-            text = f"the event time of the windows of '{before.view}' is `window_time`: '{time}' has no watermark"
+    for read in sides(of):
+        if before.window and read.view.lower() == before.view.lower() and read.time in WINDOW:
+            text = f"the event time of the windows of '{before.view}' is `window_time`: '{read.time}' has no watermark"
             yield ("transform", i, step.kind, "time"), text, []
     if isinstance(of, Join):
         yield ("transform", i, "join"), "a join of streams must be the first stateful step", []

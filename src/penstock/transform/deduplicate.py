@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.spec.stateful import Deduplicate
+from penstock.spec.stateful import Deduplicate, sides
 from penstock.transform.keyed import in_order, require_key
 from penstock.transform.watermark import timed
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def rows(view: str, of: Deduplicate, source: DataFrame, *, ordered: bool) -> DataFrame:
     require_key(view, of, source)
-    read = timed(view, source, of.time, of.within)
+    read = timed(view, source, sides(of)[0])
     if not source.isStreaming:
         return read
     made = read.dropDuplicatesWithinWatermark(list(of.key))

@@ -6,7 +6,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from penstock.errors import StepFailed, first_line
-from penstock.spec.stateful import Join
+from penstock.spec.stateful import Join, sides
 from penstock.spec.types import quoted
 from penstock.transform.watermark import interval, timed
 
@@ -20,8 +20,8 @@ def rows(view: str, of: Join, left: DataFrame, right: DataFrame) -> DataFrame:
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
 
-    one = timed(view, left, of.left.time, of.left.late_after).alias(of.left.from_)
-    other = timed(view, right, of.right.time, of.right.late_after).alias(of.right.from_)
+    inputs = zip((left, right), sides(of), strict=True)
+    one, other = (timed(view, rows, each).alias(each.view) for rows, each in inputs)
     try:
         made = one.join(other, _condition(of), _TYPES[of.type])
         return made.select(*(F.expr(what).alias(name) for name, what in of.columns.items()))

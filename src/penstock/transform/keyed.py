@@ -26,6 +26,14 @@ def require_key(view: str, of: Deduplicate | State, source: DataFrame) -> None:
         )
 
 
+def say_place(rows: DataFrame) -> bool:
+    """Whether rows say which record they are of."""
+    from pyspark.sql.types import StructType
+
+    places = rows.schema[KAFKA].dataType if KAFKA in rows.columns else None
+    return isinstance(places, StructType) and set(PLACE) <= set(places.names)
+
+
 def in_order(key: Sequence[str], rows: DataFrame) -> DataFrame:
     """The rows of one key together, by their place in Kafka, where they say it.
 
@@ -36,10 +44,8 @@ def in_order(key: Sequence[str], rows: DataFrame) -> DataFrame:
     sorting is all that this costs; its own check of streams allows none, see `Flow.supported`.
     """
     from pyspark.sql import functions as F
-    from pyspark.sql.types import StructType
 
-    places = rows.schema[KAFKA].dataType if KAFKA in rows.columns else None
-    if not isinstance(places, StructType) or not set(PLACE) <= set(places.names):
+    if not say_place(rows):
         return rows
     by = [F.col(quoted(name)) for name in key]
     return rows.repartition(*by).sortWithinPartitions(*by, *(F.col(KAFKA)[name] for name in PLACE))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import StepFailed
 from penstock.spec.fields import struct_of
-from penstock.spec.stateful import State
+from penstock.spec.stateful import State, sides
 from penstock.spec.types import quoted
 from penstock.transform import python_module
 from penstock.transform.keyed import in_order, require_key
@@ -24,7 +24,7 @@ def rows(view: str, of: State, source: DataFrame, base: Path, *, ordered: bool) 
     made = processor(view, of, base)
     columns = struct_of(of.fields).columns()
     require_key(view, of, source)
-    read = timed(view, source, of.time, of.late_after) if of.time else source
+    read = timed(view, source, sides(of)[0]) if of.time else source
     if not source.isStreaming:
         return source.sparkSession.createDataFrame([], columns)
     grouped = (in_order(of.key, read) if ordered else read).groupBy(*(quoted(name) for name in of.key))

@@ -22,7 +22,7 @@ from penstock.spec.types import quoted
 from penstock.transform import deduplicate, enrich, join, python, sql, state, window
 from penstock.transform.enrich import References
 from penstock.transform.per_batch import PerBatch, per_batch
-from penstock.transform.watermark import late
+from penstock.transform.watermark import ahead, late, traceable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +34,7 @@ class Moment:
 
     rows: DataFrame | None  # what the stream gave: the rows of the last stateful view
     watermark_ms: int  # rows at or before it were late
+    clock_ms: int  # when the batch was planned
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Transform:
         late_ones, last = late_view_names(self.steps), self.keeping[-1:]
         for step in self.steps:
             if late_ones and step == self.keeping[0]:
-                made |= self._late(step, made)
+                made |= self._late(step, made, sources)
             given = self.moment.rows if self.moment and [step] == last else None
             made[step.view] = self._rows(step, made) if given is None else given
             if step.enrich and step.enrich.missing:
@@ -133,20 +134,20 @@ class Transform:
                 return state.rows(step.view, of, none_of(of.from_), self.base, ordered=self.ordered)
         raise AssertionError(step)
 
-    def _late(self, step: Step, made: dict[str, DataFrame]) -> dict[str, DataFrame]:
-        """The rows that came too late for the step, or have no event time, as views of their own."""
+    def _late(self, step: Step, made: dict[str, DataFrame], sources: dict[str, DataFrame]) -> dict[str, DataFrame]:
+        """The rows that came too late for the step, or have no event time, as views of their own. With them those too
+        far ahead of the clock that do not say which record they are of: of the others the record is a dead letter."""
         from pyspark.sql import functions as F
 
         assert step.stateful is not None
         found = {}
-        watermark = self.moment.watermark_ms if self.moment else 0
-        for at, (name, (source, time, _)) in enumerate(
-            zip(late_views(step.view, step.stateful), sides(step.stateful), strict=True)
-        ):
-            rows = next(rows for each, rows in made.items() if each.lower() == source.lower())
-            if rows.isStreaming or dict(rows.dtypes).get(time or "") != "timestamp":
+        watermark, clock = (self.moment.watermark_ms, self.moment.clock_ms) if self.moment else (0, None)
+        for at, (name, of) in enumerate(zip(late_views(step.view, step.stateful), sides(step.stateful), strict=True)):
+            rows = next(rows for each, rows in made.items() if each.lower() == of.view.lower())
+            if rows.isStreaming or dict(rows.dtypes).get(of.time or "") != "timestamp":
                 continue  # in the stream they are dropped; a time that is none is said by the step
-            too_late, untimed = late(step.stateful, at, watermark), F.col(quoted(time or "")).isNull()
-            found[name] = rows.where(untimed if too_late is None else untimed | too_late)
+            too_late, untimed = late(step.stateful, at, watermark), F.col(quoted(of.time or "")).isNull()
+            missed, is_ahead = untimed if too_late is None else untimed | too_late, ahead(of, clock)
+            found[name] = rows.where(missed & ~is_ahead if traceable(rows, sources) else missed | is_ahead)
             found[name].createOrReplaceTempView(name)
         return found

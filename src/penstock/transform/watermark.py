@@ -10,17 +10,21 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock.errors import StepFailed
-from penstock.spec.stateful import AnyStateful, Window, sides
+from penstock.spec.stateful import AnyStateful, Input, Window, sides
 from penstock.spec.types import quoted
+from penstock.transform.keyed import say_place
+from penstock.transform.sql import row_for_row
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def timed(view: str, rows: DataFrame, time: str, late_after: timedelta | None) -> DataFrame:
-    """Rows that have an event time, with a watermark where the step says how late they may be. Raises StepFailed."""
+def timed(view: str, rows: DataFrame, of: Input) -> DataFrame:
+    """Rows that have an event time, with a watermark where the step says how late they may be: then without those that
+    are too far ahead of the clock, which the watermark would follow. Raises StepFailed."""
     from pyspark.sql import functions as F
 
+    time = of.time or ""
     kind = dict(rows.dtypes).get(time)
     if kind != "timestamp":
         there = ", ".join(name for name, of in rows.dtypes if of == "timestamp")
@@ -31,7 +35,21 @@ def timed(view: str, rows: DataFrame, time: str, late_after: timedelta | None) -
             facts={"view": view},
         )
     kept = rows.where(F.col(quoted(time)).isNotNull())
-    return kept if late_after is None else kept.withWatermark(time, interval(late_after))
+    if of.late_after is None:
+        return kept
+    return kept.where(of.in_bound()).withWatermark(time, interval(of.late_after))
+
+
+def ahead(of: Input, clock_ms: int | None) -> Column:
+    """Whether a row is too far ahead of the clock, and therefore not in the stream."""
+    from pyspark.sql import functions as F
+
+    return F.lit(False) if of.ahead is None else ~F.coalesce(F.expr(of.in_bound(clock_ms)), F.lit(True))
+
+
+def traceable(rows: DataFrame, sources: dict[str, DataFrame]) -> bool:
+    """Whether each row is of one record, and the only one of it: then the record can be a dead letter for it."""
+    return say_place(rows) and any(row_for_row(rows, source) for source in sources.values())
 
 
 def late(of: AnyStateful, side: int, watermark_ms: int) -> Column | None:
@@ -41,7 +59,7 @@ def late(of: AnyStateful, side: int, watermark_ms: int) -> Column | None:
     """
     from pyspark.sql import functions as F
 
-    _, time, _ = sides(of)[side]
+    time = sides(of)[side].time
     if time is None or not of.drops_late:
         return None
     at, closed = F.unix_micros(F.col(quoted(time))), F.lit(watermark_ms * 1000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import StepFailed, first_line
-from penstock.spec.stateful import WINDOW, WINDOW_TIME, Window
+from penstock.spec.stateful import WINDOW, WINDOW_TIME, Window, sides
 from penstock.spec.types import quoted
 from penstock.transform.watermark import interval, timed
 
@@ -18,7 +18,7 @@ def rows(view: str, of: Window, source: DataFrame, *, followed: bool) -> DataFra
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
 
-    read = timed(view, source, of.time, of.late_after)
+    read = timed(view, source, sides(of)[0])
     if of.session is not None:
         window = F.session_window(quoted(of.time), interval(of.session))
     else:

@@ -39,5 +39,18 @@ def test_views_of_late_rows_are_unread_where_neither_a_sink_nor_a_step_reads_the
     assert [each and list(each.unread) for each in found] == [["w_late"], [], []]
 
 
+def test_batch_that_brought_the_watermark_ahead_of_the_clock_is_named() -> None:
+    far = 10**9
+    batches = [entry(0, 10, 0, 0), entry(1, 10, 2, 6600), entry(2, 0, 0, far), entry(3, 10, 10, far)]
+    found = timed([STEP], batches[2:], watermark_ms=far * 1000, now_s=7500.0, earlier=batches[:2])
+    assert found is not None
+    assert (found.moved_by, found.watermark_s, found.ahead_s, found.bound_s) == (1, far, far - 7500, 3600)
+    unknown = timed([STEP], batches[2:], watermark_ms=far * 1000, now_s=7500.0)
+    sound = timed([STEP], batches[:2], watermark_ms=6700 * 1000, now_s=7500.0)
+    assert [each and each.moved_by for each in (unknown, sound)] == [None, None]
+    assert sound is not None
+    assert sound.ahead_s == 0
+
+
 def test_pipeline_that_keeps_no_state_has_no_event_time() -> None:
     assert timed([Step.model_validate({"view": "v", "sql": "select 1"})], [entry(0, 10, 0, 0)]) is None

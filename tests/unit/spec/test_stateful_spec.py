@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from penstock.spec.load import read
+from penstock.spec.stateful import bounds
 from penstock.spec.stateful_check import feeding, late_view_names
 from penstock.spec.steps import Step
 
@@ -185,6 +186,22 @@ def test_first_step_says_how_late_records_may_be_and_others_do_not(tmp_path: Pat
     [(path, text)] = mistakes(tmp_path, chain)
     assert path == "transform[1].window.late_after"
     assert "the watermark is that of 'd'" in text
+
+
+def test_first_step_bounds_event_times_ahead_of_the_clock_and_others_do_not(tmp_path: Path) -> None:
+    bounded = Step.model_validate({"view": "w", "window": {**WINDOW, "ahead": "2h"}})
+    plain = Step.model_validate({"view": "w", "window": WINDOW})
+    assert bounds(plain.stateful) == "at is at most 1h ahead of the clock"
+    assert bounds(bounded.stateful) == "at is at most 2h ahead of the clock"
+    assert bounded.text == plain.text  # state is known by it, and goes on with another bound
+    unbound = {name: value for name, value in WINDOW.items() if name != "late_after"} | {"ahead": "2h"}
+    chain = [{"view": "d", "deduplicate": FIRST}, {"view": "w", "window": {**unbound, "from": "d"}}]
+    [(path, text)] = mistakes(tmp_path, chain)
+    assert (path, text) == ("transform[1].window.ahead", "has no effect: the watermark is that of 'd'")
+    assert bounds(Step.model_validate(chain[1]).stateful) == ""
+    steps = [{"view": "w", "window": {**unbound, "emit": "complete"}}]
+    [(path, text)] = mistakes(tmp_path, steps, out={"from": "w", "console": {}})
+    assert (path, "there is no watermark" in text) == ("transform[0].window.ahead", True)
 
 
 def test_two_chains_in_one_pipeline_are_refused(tmp_path: Path) -> None:

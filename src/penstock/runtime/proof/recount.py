@@ -18,12 +18,14 @@ from penstock.source import kafka as source
 from penstock.spec.model import Pipeline
 
 
-def expected(pipeline: Pipeline, ranges: Iterable[OffsetRange], sink: str) -> By:
+def expected(pipeline: Pipeline, ranges: Iterable[OffsetRange], sink: str, planned_ms: int) -> By:
+    """`planned_ms`: about when the batches of these ranges ran, for rules that compare with the clock."""
     spark = session.start(pipeline, build.home(pipeline).logs)
     apart = [OffsetRange(*where, *span) for where, spans in joined(ranges).items() for span in spans]
     raw = source.bounded(spark, pipeline, apart, whole=False)
     outlet = next(outlet for outlet in build.outlets(pipeline) if outlet.sink.name == sink)
-    view = outlet.rows(all_views(build.transform(pipeline), build.inlets(pipeline), raw))
+    inlets = [inlet.at(planned_ms) for inlet in build.inlets(pipeline)]
+    view = outlet.rows(all_views(build.transform(pipeline), inlets, raw))
     rows = view.select(*(f"{KAFKA}.{name}" for name in PLACE)).toLocalIterator()
     found: dict[Partition, list[int]] = {}
     for row in rows:

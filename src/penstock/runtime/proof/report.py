@@ -49,6 +49,7 @@ class Report:
     taken: dict[str, int] = field(default_factory=dict)  # records that went into windows, joins, keys
     late: dict[str, int] = field(default_factory=dict)
     untimed: dict[str, int] = field(default_factory=dict)  # rows that SQL left without an event time
+    ahead: dict[str, int] = field(default_factory=dict)  # rows that SQL gave one too far ahead of the clock
     duplicates: dict[str, int] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)  # rows in its state now
     proof: dict[str, str] = field(default_factory=dict)  # sink -> "by offset" or "by count"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -68,7 +69,9 @@ def in_sink(found: Evidence, sink: Sink, positions: Held | None, report: Report)
 
     def steps_give(ranges: list[OffsetRange]) -> By:
         try:
-            return recount.expected(found.pipeline, ranges, name)
+            ran = max((e.time for _, e in found.batches if any(r in ranges for r in e.ranges)), default=None)
+            then = datetime.fromisoformat(ran) if ran else datetime.now(UTC)
+            return recount.expected(found.pipeline, ranges, name, round(then.timestamp() * 1000))
         except Exception as error:
             raise translate(error, build.home(found.pipeline).logs) from error
 

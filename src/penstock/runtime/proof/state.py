@@ -22,12 +22,14 @@ def account(pipeline: Pipeline, entries: Sequence[Entry], report: Report) -> Non
         for view, count in entry.stateful.items():
             _add(report.late, view, count.late)
             _add(report.untimed, view, count.untimed)
+            _add(report.ahead, view, count.ahead)
             _add(report.duplicates, view, count.duplicates)
             _add(report.taken, view, None if count.taken is None else count.taken - (count.duplicates or 0))
             if count.held is not None:
                 report.held[view] = count.held
         report.findings += _of_batch(pipeline, entry)
     report.untimed = {view: count for view, count in report.untimed.items() if count}
+    report.ahead = {view: count for view, count in report.ahead.items() if count}
 
 
 def _of_batch(pipeline: Pipeline, entry: Entry) -> Iterator[Finding]:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.checkpoint.ledger import StepCount
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import PenstockError, StepFailed, first_line
-from penstock.record import Failure, OffsetRange
+from penstock.record import KAFKA, OUT_OF_RANGE, PLACE, Failure, OffsetRange, shortened
 from penstock.runtime.culprits import searching, speaks_of_a_value, whole, without
 from penstock.runtime.inlet import RAW, Inlet, Position, is_one_of, source_views
 from penstock.runtime.outlet import Outlet
@@ -37,13 +37,13 @@ from penstock.runtime.watch import Report, unheard
 from penstock.source import kafka as source
 from penstock.spec.model import Pipeline
 from penstock.spec.python_step import parts
-from penstock.spec.stateful import WINDOW, Window, sides
+from penstock.spec.stateful import WINDOW, Input, Window, sides
 from penstock.spec.stateful_check import changing, depending, would_stay
 from penstock.spec.types import quoted
 from penstock.transform.python import blame, raised_in
 from penstock.transform.sql import columns_behind, row_for_row, views_in
 from penstock.transform.steps import Moment, Transform
-from penstock.transform.watermark import late
+from penstock.transform.watermark import ahead, late, traceable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -120,7 +120,7 @@ class Flow:
         self.aside = set_aside.read(self.file, self.log.query_id() or "", self.log.committed())
         if self.aside:
             raw = raw.where(~is_one_of(self.aside, raw["topic"], raw["partition"], raw["offset"]))
-        sources = source_views(inlets, raw)
+        sources = source_views([inlet.at(None) for inlet in inlets], raw)
         self.supported(sources)
         return self.transform.streamed(sources)
 
@@ -132,7 +132,7 @@ class Flow:
         self.supported(source_views(inlets, _stream_of_nothing(spark)))
         sources = source_views(inlets, spark.createDataFrame([], RAW))
         none = spark.createDataFrame([], self.transform.views(sources)[self.view].schema)
-        made = replace(self.transform, moment=Moment(none, 0)).views(sources)
+        made = replace(self.transform, moment=Moment(none, 0, 0)).views(sources)
         inner = {step.view.lower() for step in self.transform.keeping[:-1]}
         for outlet in outlets:
             inside = inner & {outlet.view.lower(), *views_in(outlet.rows(made))}
@@ -198,6 +198,11 @@ class Flow:
     def started(self, query: StreamingQuery) -> None:
         self._running.started(query)
 
+    def as_of(self, batch: int, inlets: Sequence[Inlet]) -> list[Inlet]:
+        """The inlets with the clock of the batch. Called before anything of it is read, so that the second read gives
+        the verdicts that the stream gave."""
+        return [inlet.at(self.log.clock(batch)) for inlet in inlets]
+
     @contextmanager
     def taken(self, rows: DataFrame, batch: int, inlets: Sequence[Inlet]) -> Iterator[Transform]:
         """Step 1. The steps of the batch, with what came out of the stream. Raises Replanned."""
@@ -210,7 +215,8 @@ class Flow:
             except Exception as error:
                 self._set_aside(rows.sparkSession, batch, inlets, error)
                 raise
-            yield replace(self.transform, moment=Moment(kept, self._late_before(batch)))
+            moment = Moment(kept, self._late_before(batch), self.log.clock(batch))
+            yield replace(self.transform, moment=moment)
         finally:
             kept.unpersist()
 
@@ -226,32 +232,40 @@ class Flow:
 
     def counts(
         self, steps: Transform, sources: dict[str, DataFrame], made: dict[str, DataFrame], batch: int
-    ) -> dict[str, StepCount]:
-        """Step 3: what became of the rows that were handed to each step. Called while the views can be read."""
+    ) -> tuple[dict[str, StepCount], dict[Position, Failure]]:
+        """Step 3: what became of the rows that were handed to each step, and the records that are dead for the sinks
+        behind them, because SQL gave them an event time too far ahead of the clock. Called while the views can be
+        read."""
         from pyspark.sql import functions as F
 
         first, *others = self.transform.keeping
         assert first.stateful is not None
-        watermark = self._late_before(batch)
-        came = too_late = untimed = 0
+        watermark, clock = self._late_before(batch), self.log.clock(batch)
+        came = too_late = untimed = too_far = 0
+        dead: dict[Position, Failure] = {}
         if some := set_aside.within(self.aside, self.log.ranges(batch)):
-            made = steps.views({view: without(rows, some) for view, rows in sources.items()})
-        for at, (view, time, _) in enumerate(sides(first.stateful)):
-            rows = next(rows for name, rows in made.items() if name.lower() == view.lower())
-            never = F.lit(False)
+            sources = {view: without(rows, some) for view, rows in sources.items()}
+            made = steps.views(sources)
+        for at, of in enumerate(sides(first.stateful)):
+            rows = next(rows for name, rows in made.items() if name.lower() == of.view.lower())
+            never, is_ahead = F.lit(False), ahead(of, clock)
             condition = late(first.stateful, at, watermark)
             found = rows.agg(
                 F.count(F.lit(1)).alias("came"),
-                F.count_if(never if time is None else F.col(quoted(time)).isNull()).alias("untimed"),
-                F.count_if(never if condition is None else condition).alias("late"),
+                F.count_if(never if of.time is None else F.col(quoted(of.time)).isNull()).alias("untimed"),
+                F.count_if(never if condition is None else condition & ~is_ahead).alias("late"),
+                F.count_if(is_ahead).alias("ahead"),
             ).first()
             assert found is not None
             came, untimed, too_late = came + found["came"], untimed + found["untimed"], too_late + found["late"]
+            too_far += found["ahead"]
+            if found["ahead"] and traceable(rows, sources):
+                dead |= _ahead_of_clock(first.view, of, rows.where(is_ahead))
         said = dict(zip([each.view for each in reversed(self.transform.keeping)], self._running.said(), strict=False))
         result = {}
         for step in (first, *others):
             operator = said.get(step.view)
-            of_first = {"came": came, "late": too_late, "untimed": untimed} if step is first else {}
+            of_first = {"came": came, "late": too_late, "untimed": untimed, "ahead": too_far} if step is first else {}
             result[step.view] = StepCount(
                 **of_first,
                 gave=self._came_out if step is self.transform.keeping[-1] else None,
@@ -261,7 +275,7 @@ class Flow:
                 bytes=operator.bytes if operator else None,
                 watermark=self.log.watermark(batch),
             )
-        return result
+        return result, dead
 
     def blamed(self, error: BaseException, batch: int | None = None) -> StepFailed | None:
         """What the class of a step raised, in our words; None where it was not the class. `batch`: None where it is not
@@ -310,6 +324,19 @@ class Flow:
 def flow(pipeline: Pipeline, transform: Transform, log: SparkLog, directory: Path) -> Flow | None:
     """None for a pipeline that keeps no state."""
     return Flow(pipeline, transform, log, directory / "set-aside.json") if transform.keeping else None
+
+
+def _ahead_of_clock(view: str, of: Input, rows: DataFrame) -> dict[Position, Failure]:
+    """The records of these rows, and why they are dead."""
+    from pyspark.sql import functions as F
+
+    at, said = F.col(KAFKA), F.col(quoted(of.time or "")).cast("string").alias("said")
+    return {
+        (row[0], row[1], row[2]): Failure(
+            OUT_OF_RANGE, shortened(f"step '{view}': not true: {of.bound}; {of.time} = {row['said']}")
+        )
+        for row in rows.select(*(at[name] for name in PLACE), said).toLocalIterator()
+    }
 
 
 def _stream_of_nothing(spark: SparkSession) -> DataFrame:

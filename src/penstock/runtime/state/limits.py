@@ -10,7 +10,7 @@ from penstock.errors import BadArgument, CheckpointForeign
 from penstock.runtime import remembered
 from penstock.spec.model import Pipeline
 from penstock.spec.rules import Rule
-from penstock.spec.stateful import sides, time_rule
+from penstock.spec.stateful import AheadRule, ahead_rule, sides, time_rule
 from penstock.spec.stateful_check import depending, feeding
 from penstock.spec.steps import stateful_steps
 from penstock.spec.types import quoted
@@ -67,14 +67,17 @@ def gets_all(pipeline: Pipeline, view: str) -> bool:
 
 
 def time_rules_of(pipeline: Pipeline, view: str) -> Iterator[Rule]:
-    """A record without an event time belongs to no window: where a stateful step is over a source view, such a record
-    becomes a dead letter, as if a rule said so. (Rows that SQL leaves without one are counted by the step.)"""
+    """A record without an event time belongs to no window, and one with a time far ahead of the clock would close them
+    all: where a stateful step is over a source view, such a record becomes a dead letter, as if a rule said so.
+    (Rows whose event time SQL computes are up to the step.)"""
     for step in stateful_steps(pipeline.transform):
         assert step.stateful is not None
-        for name, time, _ in sides(step.stateful):
-            if name.lower() == view.lower() and time is not None:
-                rule = f"{quoted(time)} is not null"
+        for each in sides(step.stateful):
+            if each.view.lower() == view.lower() and each.time is not None:
+                rule = f"{quoted(each.time)} is not null"
                 yield Rule.model_construct(name=time_rule(step.view), rule=rule, otherwise="dead-letter")
+                if each.ahead is not None:
+                    yield AheadRule.model_construct(name=ahead_rule(step.view), input=each, otherwise="dead-letter")
 
 
 def _other(view: str, what: str, cause: str) -> CheckpointForeign:
