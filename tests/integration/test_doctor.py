@@ -77,8 +77,13 @@ def test_healthy_pipeline_has_nothing_wrong(payments: Payments) -> None:
 
 def test_not_running(payments: Payments) -> None:
     payments.produce(300)
+    named(["never-ran"], causes(payments))
     payments.run()
     payments.produce(200, seed=8)
+    named(["between-runs"], causes(payments))
+    stop = StopRequest()
+    stop.ask()
+    supervise.run(payments.pipeline, until_caught_up=True, stop=stop)
     done = payments.cli("doctor", str(payments.file), "--json", expect=2)
     told = json.loads(done.stdout)
     Draft202012Validator(DOCTOR).validate(told)
@@ -127,10 +132,12 @@ def test_retention_that_is_about_to_overtake(payments: Payments) -> None:
     payments.spec["source"]["topics"] = {topic: payments.spec["source"]["topics"].pop(payments.topic)}
     payments.topic = topic
     payments.create(f"{topic}.DLT")
+    send_to(payments, 0, 1)
+    payments.run()
     send_to(payments, 0, 5, at_ms=round((time.time() - 2_400) * 1000))
     findings = examined(payments.pipeline)[1]
-    named(["not-running", "retention-overtakes"], [finding.cause for finding in findings])
-    assert findings[1].what == "first loss in 20 min"
+    named(["retention-overtakes", "between-runs"], [finding.cause for finding in findings])
+    assert findings[0].what == "first loss in 20 min"
 
 
 def test_registry_that_is_down(payments: Payments) -> None:

@@ -119,7 +119,7 @@ class Scraping(Heard):
         super().__init__()
         self.address, self.page = f"http://127.0.0.1:{port}/metrics", ""
 
-    def ended(self, error: PenstockError | None) -> None:
+    def ended(self, error: PenstockError | None, *, caught_up: bool = False) -> None:
         self.page = httpx.get(self.address).text
 
 

@@ -245,7 +245,7 @@ def part_of_a_topic_is_offline(payments: Payments, topic: str, off: int, command
     assert (found["complete"], found["lag"]) == (False, sum(each + 1 for each in rest))
     assert [each["state"] for each in found["partitions"]] == ["offline" if p == off else None for p in range(3)]
     said = command("doctor", payments.file, expect=2)["findings"]
-    named(["partition-offline", "not-running"], (finding["cause"] for finding in said))
+    named(["partition-offline", "never-ran"], (finding["cause"] for finding in said))
     lines = command("tail", payments.file, text=80).splitlines()
     assert sorted(int(line.partition(":")[0]) for line in lines) == sorted(p for p in rest for _ in range(p + 1))
     with pytest.raises(KafkaUnreachable, match=f"{topic}-{off} cannot be read"):

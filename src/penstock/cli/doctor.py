@@ -74,7 +74,10 @@ def show(pipeline: Pipeline, facts: Facts, findings: list[Finding]) -> None:
     counts = Counter(facts.verdicts.values())
     # Nobody reads any of them: that nothing waits in some does not make those well.
     idle = 0 if facts.running else counts.pop("OK", 0)
-    told = [f"{count:,} {said}" for said, count in sorted(counts.items())] + [f"nothing waits in {idle:,}"] * bool(idle)
+    # A run that is not due yet has not stopped.
+    due = counts.pop("STOP", 0) if facts.rest else 0
+    told = [f"{count:,} {said}" for said, count in sorted(counts.items())]
+    told += [f"records wait in {due:,}"] * bool(due) + [f"nothing waits in {idle:,}"] * bool(idle)
     if told:
         output.say(f"partitions: {', '.join(told)}")
     if not findings:

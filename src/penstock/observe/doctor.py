@@ -48,7 +48,10 @@ def _full(facts: Facts) -> list[Ran]:
 
 
 def loss_forecast(facts: Facts) -> Iterator[Finding]:
-    """When retention overtakes the position, at the rate of now (O4)."""
+    """When retention overtakes the position, at the rate of now (O4). Of a pipeline that never ran there is none:
+    what expires before its first run was never its to read."""
+    if facts.rest == "never-ran":
+        return
     first = None
     for each in facts.lag.partitions:
         kept = facts.retention_s.get(each.topic)
@@ -279,6 +282,8 @@ RULES: tuple[Rule, ...] = (
     stopped.stuck_batch,
     stopped.partitions,  # before the advice to run: a partition without a leader is not read
     stopped.not_running,
+    stopped.never_ran,
+    stopped.between_runs,
     stopped.silent,
     loss_forecast,
     falling_behind,

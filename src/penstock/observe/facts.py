@@ -56,6 +56,10 @@ class Failed:
     advice: str | None = None  # the next command
 
 
+Rest = Literal["never-ran", "caught-up"]
+"""Why nothing has to run a pipeline: it was never started, or its last run was to read what there was, and has."""
+
+
 @dataclass(frozen=True)
 class Damaged:
     """What is wrong with the files of the checkpoint."""
@@ -131,6 +135,7 @@ class Facts:
     verdicts: Mapping[Place, Verdict] = field(default_factory=dict)
     stuck: Stuck | None = None
     failed: Failed | None = None
+    rest: Rest | None = None
     damage: Damaged | None = None
     recreated: Sequence[Recreated] = ()
     states: Mapping[str, Sequence[str]] = field(default_factory=dict)  # offline, silent, ... -> partitions

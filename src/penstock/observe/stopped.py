@@ -195,16 +195,28 @@ def silent(facts: Facts) -> Iterator[Finding]:
     )
 
 
+def never_ran(facts: Facts) -> Iterator[Finding]:
+    if facts.rest == "never-ran" and not _refused(facts):
+        yield Finding("never-ran", "note", "it has not run yet", (_wait(facts),), _RUN)
+
+
+def between_runs(facts: Facts) -> Iterator[Finding]:
+    if facts.rest == "caught-up" and facts.lag.total and not _refused(facts):
+        what = "the last run read what there was, and ended; records came since"
+        yield Finding("between-runs", "note", what, (_wait(facts),), f"{_RUN}, when the next run is due")
+
+
+def _wait(facts: Facts) -> str:
+    total = facts.lag.total
+    return f"{'at least ' * bool(facts.lag.unknown)}{counted(total, 'offset')} wait{'s' * (total == 1)}"
+
+
 def not_running(facts: Facts) -> Iterator[Finding]:
-    if facts.running or not facts.lag.total or _refused(facts):
+    if facts.running or facts.rest or not facts.lag.total or _refused(facts):
         return
     if any(spent_budget(facts)) or any(stuck_batch(facts)):
         return
-    total = facts.lag.total
-    evidence = [
-        f"{'at least ' * bool(facts.lag.unknown)}{counted(total, 'offset')} {'waits' if total == 1 else 'wait'}",
-        _NOBODY,
-    ]
+    evidence = [_wait(facts), _NOBODY]
     if facts.failed:
         evidence.append(f"the last run ended with {facts.failed.code}: {facts.failed.what}")
     if facts.stuck:

@@ -25,7 +25,7 @@ from penstock.errors import (
 )
 from penstock.kafka.topics import Topic
 from penstock.observe.events import EventLog
-from penstock.observe.facts import Damaged, Failed, Stuck
+from penstock.observe.facts import Damaged, Failed, Rest, Stuck
 from penstock.runtime import guard
 from penstock.runtime.real_time import same_mode
 from penstock.runtime.standing import if_sound, lasting_damage, steady
@@ -109,6 +109,18 @@ def failed(events: EventLog, planned: float | None) -> Failed | None:
     said = newest[0].facts
     advice = None if said["code"] in _LOOKED_AT else said.get("next")
     return Failed(said["code"], said["what"], said.get("cause"), advice)
+
+
+def rest(pipeline: Pipeline, events: EventLog, *, begun: bool, planned: bool) -> Rest | None:
+    """Why nothing has to run it. `begun`: it has positions; `planned`: a batch is not committed. Without an event log
+    (`observe`) a run with `available-now` that left no batch behind has ended well, as far as anybody can say."""
+    available_now = pipeline.trigger == "available-now"
+    newest = events.last(["started", "batch", "ended", "failed"], 1)
+    if not newest:
+        return "never-ran" if not begun else "caught-up" if available_now and not planned else None
+    # Older versions did not write down whether it had caught up.
+    ended = newest[0].kind == "ended" and newest[0].facts.get("caught_up", available_now)
+    return "caught-up" if ended and not planned else None
 
 
 def states(looked: Iterable[Topic]) -> dict[str, list[str]]:

@@ -75,6 +75,7 @@ def facts_of(pipeline: Pipeline) -> Facts:
         verdicts=_verdicts(config, batches, lag, now, began(home, events) if runs else None),
         stuck=stuck,
         failed=condition.failed(events, None if stuck is None else now - stuck.since_s),
+        rest=None if runs else condition.rest(pipeline, events, begun=begun, planned=stuck is not None),
         damage=damage,
         recreated=[
             Recreated(name, error.cause or "", error.next_command or "")

@@ -75,9 +75,9 @@ class Everyone(Watch):
         self._first.warn(text)
         self._tell(lambda each: each.warn(text))
 
-    def ended(self, error: PenstockError | None) -> None:
-        self._first.ended(error)
-        self._tell(lambda each: each.ended(error))
+    def ended(self, error: PenstockError | None, *, caught_up: bool = False) -> None:
+        self._first.ended(error, caught_up=caught_up)
+        self._tell(lambda each: each.ended(error, caught_up=caught_up))
 
     def _tell(self, say: Callable[[Watch], None]) -> None:
         for each in tuple(self._others):
@@ -124,9 +124,9 @@ class Recorder(Watch):
     def warn(self, text: str) -> None:
         self.say("warning", text=text)
 
-    def ended(self, error: PenstockError | None) -> None:
+    def ended(self, error: PenstockError | None, *, caught_up: bool = False) -> None:
         if error is None:
-            self.say("ended")
+            self.say("ended", caught_up=caught_up)
         else:
             self.say("failed", code=error.code, what=error.what, cause=error.cause, next=error.next_command)
 
@@ -248,8 +248,9 @@ class Following(Watch):
 
 
 @contextmanager
-def looked_on(pipeline: Pipeline, home: Home, watch: Watch) -> Iterator[Watch]:
-    """A watch that tells `watch` and everything the spec's `observe` asks for, also how the run ended."""
+def looked_on(pipeline: Pipeline, home: Home, watch: Watch, caught_up: Callable[[], bool]) -> Iterator[Watch]:
+    """A watch that tells `watch` and everything the spec's `observe` asks for, also how the run ended. `caught_up`:
+    asked at the end whether the run was to read what there was, and has."""
     asked = pipeline.observe
     others: list[Watch] = [Recorder(EventLog(home.events).append)] if asked.events else []
     meters, server, following = None, None, None
@@ -277,7 +278,7 @@ def looked_on(pipeline: Pipeline, home: Home, watch: Watch) -> Iterator[Watch]:
         everyone.ended(known)
         raise known from error
     else:
-        everyone.ended(None)
+        everyone.ended(None, caught_up=caught_up())
     finally:
         if following:
             following.close()

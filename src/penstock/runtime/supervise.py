@@ -68,7 +68,8 @@ def run(
         return
     watch, stop = watch or Watch(), stop or StopRequest()
     home = build.home(pipeline)
-    with home.held(ANOTHER), looked_on(pipeline, home, watch) as watch:
+    ends = until_caught_up or pipeline.trigger == "available-now"
+    with home.held(ANOTHER), looked_on(pipeline, home, watch, lambda: ends and not stop.asked) as watch:
         watch.starting(CHECKING)
         guard.check(home, pipeline.name, frozenset(accept))
         same_mode.check(home, pipeline)
@@ -91,7 +92,6 @@ def run(
         for said in per_batch(spark, pipeline, assembly.transform, assembly.inlets):
             watch.warn(said)
         watch.started(pipeline, home)
-        ends = until_caught_up or pipeline.trigger == "available-now"
 
         def query(batches: _Batches) -> StreamingQuery:
             cap = batches.regulator.starting(batches.assembly.log)

@@ -64,6 +64,21 @@ def test_no_partition_of_a_pipeline_that_does_not_run_is_called_well(
     assert capsys.readouterr().out == "payments: running, 700 offsets behind\npartitions: 1 OK\nnothing is wrong\n"
 
 
+def test_pipeline_that_waits_for_its_next_run_is_not_said_to_have_stopped(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    between = replace(STOPPED, rest="caught-up")
+    doctor.show(pipeline, between, doctor.named(examine(between), Path("p.yaml")))
+    assert capsys.readouterr().out == (
+        "payments: not running, 700 offsets behind\n"
+        "note[between-runs]\n"
+        "  the last run read what there was, and ended; records came since\n"
+        "    - 700 offsets wait\n"
+        "    fix: penstock run p.yaml, when the next run is due\n"
+        "partitions: records wait in 2, nothing waits in 2\n"
+    )
+
+
 def test_nothing_is_wrong_is_not_said_beside_a_stop(
     pipeline: Pipeline, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,8 @@ def behind(*lags: int, capacity: float = 5_000.0, **facts: Any) -> Any:
 
 CASES: dict[str, Facts] = {
     "not-running": replace(HEALTHY, running=False),
+    "never-ran": replace(HEALTHY, running=False, rest="never-ran", begun=False, lag=behind(9, behind_s=7 * 86_399.0)),
+    "between-runs": replace(HEALTHY, running=False, rest="caught-up"),
     "stuck-batch": replace(HEALTHY, stuck=Stuck(10, 3_000.0)),
     "offsets-expired": replace(HEALTHY, lag=behind(500, 500, 500, first=6)),
     "offsets-went-back": replace(HEALTHY, running=False, lag=measured([BACK], 5_000.0)),
@@ -97,6 +99,12 @@ def test_first_loss_is_foretold_beside_what_brings_it_about() -> None:
     assert [f.cause for f in examine(late)] == ["input-above-capacity"]
     soon = replace(late, retention_s={"t": 3_600.0})
     assert [f.cause for f in examine(soon)] == ["retention-overtakes", "input-above-capacity"]
+    between = replace(soon, running=False, rest="caught-up")
+    assert [f.cause for f in examine(between)] == ["retention-overtakes", "between-runs"]
+
+
+def test_run_that_ended_as_it_should_and_has_nothing_to_read_is_healthy() -> None:
+    assert examine(replace(HEALTHY, running=False, rest="caught-up", lag=behind(0, 0, 0))) == []
 
 
 def test_first_loss_of_a_stopped_pipeline_is_when_the_next_record_expires() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.checkpoints import checkpoint, entry, plan_batch
@@ -175,6 +176,33 @@ def test_offsets_that_went_back_are_advised_about_even_where_the_end_has_passed_
 def test_failure_that_an_older_version_noted_has_no_advice(home: Home) -> None:
     log_of(home).append("failed", code="sink-failed", what="no", cause=None)
     assert condition.failed(log_of(home), None) == condition.Failed("sink-failed", "no")
+
+
+@pytest.mark.parametrize(
+    ("trigger", "told", "expected"),
+    [
+        ("available-now", [], None),
+        ("continuous", [("ended", {"caught_up": True})], "caught-up"),
+        ("available-now", [("ended", {"caught_up": False})], None),  # a person stopped it
+        ("available-now", [("ended", {})], "caught-up"),  # by an older version
+        ("continuous", [("ended", {})], None),
+        ("available-now", [("ended", {"caught_up": True}), ("seek", {})], "caught-up"),
+        ("available-now", [("ended", {"caught_up": True}), ("started", {})], None),  # and was killed
+        ("available-now", [("failed", {"code": "sink-failed"})], None),
+    ],
+)
+def test_nothing_has_to_run_what_has_read_all_there_was(
+    home: Home, pipeline: Pipeline, trigger: str, told: list[tuple[str, dict[str, Any]]], expected: str | None
+) -> None:
+    log, of = log_of(home), pipeline.model_copy(update={"trigger": trigger})
+    for kind, facts in told:
+        log.append(kind, **facts)
+    known = bool(told)
+    assert condition.rest(of, log, begun=True, planned=not known) == expected
+    assert condition.rest(of, log, begun=True, planned=True) is None
+    without_events = condition.rest(of, EventLog(home.path / "none"), begun=True, planned=False)
+    assert without_events == ("caught-up" if trigger == "available-now" else None)
+    assert condition.rest(of, EventLog(home.path / "none"), begun=False, planned=False) == "never-ran"
 
 
 READ = Topic(

@@ -71,7 +71,7 @@ def run(
             next_command="penstock run FILE --from earliest --to latest reads a range, in ordinary batches",
         )
     home = build.home(pipeline)
-    with home.held(ANOTHER), looked_on(pipeline, home, watch) as watch:
+    with home.held(ANOTHER), looked_on(pipeline, home, watch, lambda: False) as watch:
         watch.starting(CHECKING)
         same_mode.check(home, pipeline)
         assembly = build.assembly(pipeline, accepted=accept)
