@@ -162,6 +162,9 @@ class Lines(Display):
     def warn(self, text: str) -> None:
         output.note(f"warning: {text}")
 
+    def waiting(self, text: str) -> None:
+        output.note(text)
+
 
 class JsonLines(Display):
     """The events of the event log as they happen. How the run ended is said by the command."""
@@ -189,6 +192,9 @@ class JsonLines(Display):
 
     def warn(self, text: str) -> None:
         self._events.warn(text)
+
+    def waiting(self, text: str) -> None:
+        say("waiting", text=text)
 
     def _more(self, entry: Entry) -> dict[str, Any]:
         return {"lag" if self._range is None else "left": self.progress.lag, "entry": asdict(entry)}

@@ -51,7 +51,7 @@ def plan(
     from penstock.spec.load import load
     from penstock.spec.place import locate
 
-    made = make(load(file), accept or ())
+    made = make(load(file), accept or (), output.note)
     for problem in made.problems:
         locate(problem, file)
         problem.naming(file)

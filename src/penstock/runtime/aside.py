@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,11 +13,8 @@ from penstock.spec.model import Pipeline
 
 
 @contextmanager
-def set_aside(
-    pipeline: Pipeline, home: Home, *, kept_for: Callable[[], bool] = lambda: False, purpose: str = "plan"
-) -> Iterator[Pipeline]:
-    """The pipeline with a checkpoint directory of its own, which begins with the schemas that the real one knows.
-    `kept_for`: asked at the end whether somebody wants to read what was written there."""
+def set_aside(pipeline: Pipeline, home: Home, *, purpose: str = "plan") -> Iterator[Pipeline]:
+    """The pipeline with a checkpoint directory of its own, which begins with the schemas that the real one knows."""
     directory = Path(tempfile.mkdtemp(prefix=f"penstock-{purpose}-"))
     try:
         if home.schemas.is_dir():
@@ -25,5 +22,4 @@ def set_aside(
             shutil.copytree(home.schemas, directory / "schemas", ignore=half_written)
         yield pipeline.model_copy(update={"checkpoint": str(directory)})
     finally:
-        if not kept_for():
-            shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)

@@ -86,7 +86,7 @@ def run(
         if planned is None or committed == planned:
             return home
         watch.starting(ENGINE)
-        spark = session.start(pipeline, home.logs)
+        spark = session.start(pipeline, home.logs, waiting=watch.waiting)
         watch.starting(RESOLVING)
         bear = Perseverance(home, watch, stop, Patience.of(pipeline), Disks.of(pipeline, home))
         bear.listen(assembly)

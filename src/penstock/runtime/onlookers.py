@@ -75,6 +75,10 @@ class Everyone(Watch):
         self._first.warn(text)
         self._tell(lambda each: each.warn(text))
 
+    @override
+    def waiting(self, text: str) -> None:
+        self._first.waiting(text)
+
     def ended(self, error: PenstockError | None, *, caught_up: bool = False) -> None:
         self._first.ended(error, caught_up=caught_up)
         self._tell(lambda each: each.ended(error, caught_up=caught_up))

@@ -19,7 +19,6 @@ from penstock.checkpoint.home import Home
 from penstock.errors import (
     BatchTooLarge,
     CheckpointMissing,
-    EngineFailed,
     JavaMissing,
     LedgerMissing,
     NotWritable,
@@ -44,7 +43,7 @@ from penstock.runtime.reference.tables import TableFacts
 from penstock.runtime.settling import per_batch
 from penstock.runtime.standing import Standing
 from penstock.runtime.state.limits import require_same_steps
-from penstock.runtime.watch import Watch
+from penstock.runtime.watch import Report, Watch, unheard
 from penstock.sink.parquet import ParquetSink
 from penstock.spec.formats import BytesFormat
 from penstock.spec.model import Pipeline, TopicSettings
@@ -88,6 +87,7 @@ class _Findings(Watch):
     problems: list[PenstockError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
+    told: Report = unheard  # that the engine's start takes long
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
@@ -100,12 +100,13 @@ class _Findings(Watch):
             return None
 
 
-def plan(pipeline: Pipeline, accept: Collection[str] = ()) -> Plan:
+def plan(pipeline: Pipeline, accept: Collection[str] = (), waiting: Report = unheard) -> Plan:
     """In the order of `supervise.run`, so that the first problem is the one that a run would end with."""
-    home, config, accepted, found = build.home(pipeline), client_config(pipeline), frozenset(accept), _Findings()
+    home, config, accepted = build.home(pipeline), client_config(pipeline), frozenset(accept)
+    found = _Findings(told=waiting)
     running = standing.running(home)
     registry = lru_cache(lambda: RegistryRehearsal(settings_of(pipeline)))
-    with set_aside(pipeline, home, kept_for=lambda: _worth_reading(found)) as aside:
+    with set_aside(pipeline, home) as aside:
         found.attempt(lambda: _require_writable(home))
         at = _guarded(pipeline, home, accepted, Home(build.home(aside).path / "anew"), found)
         assembly = _assembly(aside, at or home, accept, found)
@@ -149,7 +150,7 @@ def plan(pipeline: Pipeline, accept: Collection[str] = ()) -> Plan:
         except PenstockError as error:
             found.unchecked.append(f"schemas newer than those seen before: {error.what} ({error.cause})")
     made.schemas = list(registry().registrations.values()) if pipeline.registry else []
-    made.problems = diagnosis.distinct(found.problems)
+    made.problems = diagnosis.distinct(_without_log(found.problems, build.home(aside), home))
     made.warnings, made.unchecked = found.warnings, found.unchecked
     return made
 
@@ -237,7 +238,7 @@ def _settle(
         return
     # Nothing is read or written, so jars that are not there yet are not needed; downloading them is for the run.
     whole = [group for group in engine.groups if all(jar.cached for jar in jars.pinned([group]))]
-    spark = found.attempt(lambda: session.start(aside, build.home(aside).logs, whole))
+    spark = found.attempt(lambda: session.start(aside, build.home(aside).logs, whole, found.told))
     if spark is None:
         found.unchecked.append("rules, steps and the columns of sinks: the engine does not start")
         return
@@ -273,9 +274,13 @@ def _require_writable(home: Home) -> None:
         )
 
 
-def _worth_reading(found: _Findings) -> bool:
-    """Whether the engine's log says more than the problem."""
-    return any(isinstance(problem, EngineFailed) for problem in found.problems)
+def _without_log(problems: list[PenstockError], aside: Home, home: Home) -> list[PenstockError]:
+    """The engine's log goes with what was set aside. A run ends the same way before it reads anything, and keeps it."""
+    for problem in problems:
+        if problem.next_command and str(aside.path) in problem.next_command:
+            log = home.logs / session.LOG_NAME
+            problem.next_command = f"penstock run FILE, which ends the same way; then: read {log}"
+    return problems
 
 
 def _steady(home: Home, look: Callable[[], list[PenstockError]]) -> list[PenstockError]:

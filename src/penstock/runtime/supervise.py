@@ -86,7 +86,7 @@ def run(
         require_held(pipeline, assembly.log, subscription.topics)
         begin = start.starting_offsets(client_config(pipeline), pipeline.source, subscription.topics, assembly.log)
         watch.starting(ENGINE)
-        spark = session.start(pipeline, home.logs)
+        spark = session.start(pipeline, home.logs, waiting=watch.waiting)
         watch.starting(RESOLVING)
         assembly.settle(spark)
         for said in per_batch(spark, pipeline, assembly.transform, assembly.inlets):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,6 +43,10 @@ class Watch:
     def retrying(self, error: PenstockError, wait_s: float) -> None: ...
     def table_read(self, news: TableNews) -> None: ...
     def warn(self, text: str) -> None: ...
+
+    def waiting(self, text: str) -> None:
+        """What takes long, every few seconds while it does. From a thread of its own; also before `started`."""
+
     def ended(self, error: PenstockError | None, *, caught_up: bool = False) -> None: ...
 
 
@@ -50,11 +56,33 @@ RESOLVING = "resolving rules, steps and sinks"
 """What a start does, in this order."""
 
 Report = Callable[[str], None]
-"""Who is told something in words, mostly `Watch.warn`."""
+"""Who is told something in words: `Watch.warn`, `Watch.waiting`."""
 
 
 def unheard(_text: str) -> None:
     """What is said before somebody listens."""
+
+
+_EVERY_S = 10.0
+
+
+@contextmanager
+def telling(say: Report, what: str, doing: Callable[[], str]) -> Iterator[None]:
+    """Around whatever may have to wait: says again and again how long it has been going on, and what it is at. Silent
+    for what is done sooner."""
+    over, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not over.wait(_EVERY_S):
+            say(f"{what}, {time.monotonic() - began:.0f} s so far: {doing()}")
+
+    thread = threading.Thread(target=tell, name="penstock-telling", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 class StopRequest:

@@ -19,9 +19,9 @@ _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 
 
-def launch(conf: Mapping[str, str], secret: Collection[str]) -> None:
+def launch(conf: Mapping[str, str], secret: Collection[str], log: Path) -> None:
     """Start the engine's process, unless this one has it already, in a process group of its own. `secret`: the settings
-    that must not stand on a command line.
+    that must not stand on a command line. `log`: takes what it prints, for as long as it lives.
 
     A signal to the group of the driver (`timeout`, a shell, a terminal that closes) is for the driver, which ends at a
     batch boundary. In the same group it would end the engine too, or the small commands that Hadoop runs while Spark
@@ -31,10 +31,10 @@ def launch(conf: Mapping[str, str], secret: Collection[str]) -> None:
 
     start: Any = java_gateway.launch_gateway
     if SparkContext._gateway is None:
-        with _kept_secret(conf, secret) as plain:
-            # Its standard output goes where its standard error does (2): what Java and its logger say of a log that
-            # cannot be written would be the pipeline's.
-            gateway = start(SparkConf().setAll(list(plain.items())), {"process_group": 0, "stdout": 2})
+        with _kept_secret(conf, secret) as plain, log.open("ab") as printed:
+            # Standard output too: what Java and its logger say of a log that cannot be written would be the pipeline's.
+            to = {"process_group": 0, "stdout": printed, "stderr": printed}
+            gateway = start(SparkConf().setAll(list(plain.items())), to)
         SparkContext._ensure_initialized(gateway=gateway)
 
 

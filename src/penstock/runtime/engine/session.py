@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.checkpoint.home import Home
-from penstock.errors import MARK, MARK_VARIABLE, EngineFailed, first_line
+from penstock.errors import MARK, MARK_VARIABLE
 from penstock.runtime import disk
 from penstock.runtime.engine import death, jars, java, recorded
+from penstock.runtime.engine.failed_start import explained, said_since, why
 from penstock.runtime.engine.launch import launch
+from penstock.runtime.watch import ENGINE, Report, telling, unheard
 from penstock.spec.model import Pipeline
 from penstock.spec.references import find, resolve
 
@@ -32,6 +34,7 @@ _TASK_FAILURES = 4  # as on a cluster; a local master has 1, where one lost Pyth
 # PySpark logs what is wrong with SQL and with columns to standard error, with its Java stack; py4j, with Python's, that
 # it cannot reach the engine. We say it in words.
 _LOGGERS_OF_ERRORS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j")
+_ANSWERS_WITHIN_S = 600.0  # a cluster that is asked for room; in a queue that may take minutes
 
 _LOG4J = """\
 rootLogger.level = warn
@@ -47,6 +50,11 @@ appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 20MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
+# What a start on YARN waits for is said at this level only.
+logger.connecting.name = org.apache.hadoop.ipc.Client
+logger.connecting.level = info
+logger.queue.name = org.apache.spark.deploy.yarn.Client
+logger.queue.level = info
 """
 
 
@@ -94,8 +102,11 @@ def settings(groups: Iterable[str], master: str = "local[*]") -> dict[str, str]:
     return conf
 
 
-def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -> SparkSession:
-    """Start Spark, or take the session this process already has. What the engine prints goes to `logs`."""
+def start(
+    pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None, waiting: Report = unheard
+) -> SparkSession:
+    """Start Spark, or take the session this process already has. What the engine prints goes to `logs`. `waiting`: is
+    told, again and again, that it takes long."""
     groups = groups_for(pipeline) if groups is None else list(groups)
     found = java.find()
     files = jars.ensure(groups)
@@ -124,32 +135,57 @@ def start(pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None) -
     for logger in _LOGGERS_OF_ERRORS:
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_not_of_py4j)  # it also logs in nobody's name
-    with _standard_error_to(logs / LOG_NAME), _ctrl_c_kept():
+    log, shown = logs / LOG_NAME, pipeline.spark.master  # what a reference stands for is not said
+    known = log.stat().st_size if log.exists() else 0
+    with _ctrl_c_kept(), telling(waiting, ENGINE, lambda: _waits_for(shown, said_since(log, known))):
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder
         for name, value in conf.items():
             builder = builder.config(name, value)
         try:
-            death.watched(logs / LOG_NAME)
-            launch(conf, secret)
-            spark = builder.getOrCreate()
+            death.watched(log)
+            launch(conf, secret, log)
+            with _bounded(shown):
+                spark = builder.getOrCreate()
         except Exception as error:
             if full := disk.sign_in(str(error)):
                 raise disk.Disks.of(pipeline, Home(logs.parent)).full(full) from error
-            raise EngineFailed(
-                "Spark did not start",
-                cause=first_line(error),
-                next_command=f"read {logs / LOG_NAME}",
-            ) from error
+            raise explained(error, log, known, shown) from error
     mark_errors(spark)
-    _complain_to(logs / LOG_NAME, spark)
+    _complain_to(log, spark)
     return spark
 
 
 def mark_errors(spark: SparkSession) -> None:
     """Have the Python workers mark errors of ours, from here on, so that they are known in what the engine says."""
     spark.sparkContext.environment[MARK_VARIABLE] = MARK
+
+
+def _waits_for(master: str, said: str) -> str:
+    if master.startswith("local"):
+        return "the machine has much to do"
+    trouble = why("", said)
+    return f"waiting for {master}{f' ({trouble})' * bool(trouble)}"
+
+
+@contextmanager
+def _bounded(master: str) -> Iterator[None]:
+    """A cluster may not answer, or have no room, for as long as it likes. Then its end is that of the engine."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    end = threading.Timer(_ANSWERS_WITHIN_S, process.kill if process else lambda: None)
+    end.daemon = True
+    end.start()
+    try:
+        yield
+    except Exception as error:
+        if end.is_alive() or process is None:
+            raise
+        raise TimeoutError(f"{master} did not let the engine start within {_ANSWERS_WITHIN_S:.0f} s") from error
+    finally:
+        end.cancel()
 
 
 def _complain_to(log: Path, spark: SparkSession) -> None:
@@ -211,17 +247,3 @@ def _ctrl_c_kept() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, kept)
-
-
-@contextmanager
-def _standard_error_to(file: Path) -> Iterator[None]:
-    """The JVM inherits standard error when it starts, and keeps it: its chatter belongs in the log."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with file.open("ab") as log:
-        os.dup2(log.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)

@@ -86,7 +86,7 @@ def run(
         require_held(pipeline, assembly.log, subscription.topics)
         partitions = sum(facts.partitions for facts in subscription.topics.values())
         watch.starting(ENGINE)
-        spark = session.start(suited(pipeline, partitions), home.logs)
+        spark = session.start(suited(pipeline, partitions), home.logs, waiting=watch.waiting)
         watch.starting(RESOLVING)
         require_tasks(spark, partitions)
         settle(spark, assembly)

@@ -120,7 +120,7 @@ def _run(pipeline: Pipeline, replay: Replay, watch: Watch) -> None:
     if not replay.left:
         return
     watch.starting(ENGINE)
-    spark = session.start(pipeline, home.logs)
+    spark = session.start(pipeline, home.logs, waiting=watch.waiting)
     watch.starting(RESOLVING)
     bear = Perseverance(home, watch, StopRequest(), Patience.of(pipeline), Disks.of(pipeline, home))
     bear.listen(assembly)
