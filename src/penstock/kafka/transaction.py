@@ -43,6 +43,9 @@ _PRODUCER = {
     "message.max.bytes": str(16 * 1024 * 1024),  # the broker decides what is too large, not the client
     "linger.ms": "5",
     "queue.buffering.max.messages": "1000000",
+    # By default librdkafka forgets its brokers when none is left, and begins again with the bootstrap address. It then
+    # sends the marks to the group coordinator it knew before, which it has closed: the call never returns.
+    "metadata.recovery.strategy": "none",
 }
 
 
@@ -254,8 +257,8 @@ def _answered(ask: Callable[[], T], within_s: float = _TIMEOUT_S) -> T:
 
 
 def _within(seconds: float, call: Callable[[], None]) -> None:
-    """The call, or an error in its place. After a broker came back librdkafka can wait for ever and not look at its
-    own timeout; the producer is then left to itself, and the next one fences it."""
+    """The call, or an error in its place: librdkafka may wait for a coordinator for longer than its own timeout. The
+    producer is then left to itself, and the next one fences it."""
     raised: list[BaseException] = []
 
     def run() -> None:

@@ -45,7 +45,7 @@ from penstock.runtime.readers import Readers
 from penstock.runtime.state.flow import KEEPS_STATE, Flow, Replanned
 from penstock.runtime.tally import Counted, Handed, Tally
 from penstock.runtime.topics import TopicWatch, require_forward
-from penstock.runtime.watch import Report, unheard
+from penstock.runtime.watch import Report, Watch, telling, unheard
 from penstock.spec.model import Pipeline
 from penstock.transform.steps import Transform
 
@@ -90,13 +90,15 @@ class Assembly:
     in_kafka: bool = True  # records are there to be read again; not so those of a replay
     along: Along | str | None = None  # dead letters share the transactions of rows; or why not
     registering: Callable[[], PatientRegistry] | None = None  # where sinks register their schemas, if they do
-    report: Report = unheard  # who is told of what takes long
+    report: Report = unheard  # who is told of searches
+    waiting: Report = unheard  # who is told that a batch takes long
+    doing: str = ""  # what the batch that runs is at
 
-    def heard_by(self, report: Report) -> None:
+    def heard_by(self, watch: Watch) -> None:
         """From here on."""
-        self.report = report
+        self.report, self.waiting = watch.warn, watch.waiting
         if self.flow is not None:
-            self.flow.report = report
+            self.flow.report = watch.warn
 
     def blamed(self, error: BaseException) -> BaseException:
         """The error; where a class of the user's raised it in the stream, what to say of that."""
@@ -104,6 +106,11 @@ class Assembly:
 
     def process(self, raw: DataFrame, batch_id: int) -> Entry:
         """`raw`: the records of the batch, or what came out of the stateful steps (see `state`)."""
+        self.doing = "looking at topics and schemas"
+        with telling(self.waiting, f"batch {batch_id}", lambda: self.doing):
+            return self._whole(raw, batch_id)
+
+    def _whole(self, raw: DataFrame, batch_id: int) -> Entry:
         if self.readers.refresh():
             self.read_anew()
             if self.flow is not None:
@@ -131,6 +138,7 @@ class Assembly:
         aside: Culprits = self.flow.failed(batch_id, {o.sink.name: o.view for o in self.outlets}) if self.flow else {}
         # Whatever happens, this waits until it is answered: an owner of the dead letters that is taken late would fence
         # the one of the next attempt.
+        self.doing = "decoding and judging records"
         with ThreadPoolExecutor(1, "penstock-dead-letters") as beside:
             buried = self._ask_whether_buried(beside, batch)
             if isinstance(self.way, Shortcut):
@@ -139,6 +147,7 @@ class Assembly:
                 outcome = self._long_way(raw, batch, topics, aside, locate=locate)
         failpoint.reach("after-sinks", batch_id, raw)
         # 3. dead letters
+        self.doing = "writing dead letters"
         self._bury(batch, raw, outcome, buried.result() if buried is not None else outcome.letters_sent_along)
         failpoint.reach("after-dead-letters", batch_id, raw)
         # 4. the balance
@@ -253,6 +262,7 @@ class Assembly:
         """Steps 1 and 2 in one pass, where no SQL lies between."""
         name, view, began = way.finish.name, way.inlet.view, time.monotonic()
         failpoint.reach("before-sinks", batch.id, raw)
+        self.doing = f"writing to sink '{name}'"
         counted, done, handed, which = way.run(
             failpoint.midway("during-sinks", batch.id, raw),
             batch,
@@ -324,6 +334,7 @@ class Assembly:
     def _into(self, sink: Sink, batch: Batch, rows: DataFrame, write: Write) -> tuple[Written, int | None]:
         """What the sink says became of the rows, and the fingerprint of those it holds."""
         began = time.monotonic()
+        self.doing = f"writing to sink '{sink.name}'"
         handed = Handed(failpoint.midway("during-sinks", batch.id, rows))
         done = write(batch, handed.rows, replay=self.replay)
         count, which = handed.result()

@@ -42,7 +42,7 @@ class Perseverance:
         """From here on the watch hears what readers, steps and batches have to say."""
         assembly.readers.heard_by(self.watch.warn)
         assembly.transform.heard_by(self.watch)
-        assembly.heard_by(self.watch.warn)
+        assembly.heard_by(self.watch)
         self.disks.look()
 
     def after_batch(self, entry: Entry, seconds: float) -> None:
