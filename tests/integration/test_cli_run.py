@@ -42,7 +42,7 @@ def test_plain_lines_a_summary_and_a_proof_that_a_deleted_row_breaks(payments: P
     ran = payments.cli("run", file, "--until-caught-up")
     *starting, running = ran.stderr.splitlines()[:4]
     assert starting == [CHECKING, ENGINE, RESOLVING]
-    batches = ran.stderr.splitlines()[4:]
+    batches = [line for line in ran.stderr.splitlines()[4:] if " so far: " not in line]  # on a slow machine
     assert running == f"pipeline payments: running, checkpoint {payments.home}"
     assert len(batches) > 1, ran.stderr
     for number, line in enumerate(batches):

@@ -193,9 +193,6 @@ class JsonLines(Display):
     def warn(self, text: str) -> None:
         self._events.warn(text)
 
-    def waiting(self, text: str) -> None:
-        say("waiting", text=text)
-
     def _more(self, entry: Entry) -> dict[str, Any]:
         return {"lag" if self._range is None else "left": self.progress.lag, "entry": asdict(entry)}
 

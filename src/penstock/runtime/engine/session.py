@@ -106,7 +106,7 @@ def start(
     pipeline: Pipeline, logs: Path, groups: Iterable[str] | None = None, waiting: Report = unheard
 ) -> SparkSession:
     """Start Spark, or take the session this process already has. What the engine prints goes to `logs`. `waiting`: is
-    told, again and again, that it takes long."""
+    told, again and again, that a cluster takes long."""
     groups = groups_for(pipeline) if groups is None else list(groups)
     found = java.find()
     files = jars.ensure(groups)
@@ -137,7 +137,8 @@ def start(
     logging.getLogger().addFilter(_not_of_py4j)  # it also logs in nobody's name
     log, shown = logs / LOG_NAME, pipeline.spark.master  # what a reference stands for is not said
     known = log.stat().st_size if log.exists() else 0
-    with _ctrl_c_kept(), telling(waiting, ENGINE, lambda: _waits_for(shown, said_since(log, known))):
+    said = unheard if master.startswith("local") else waiting
+    with _ctrl_c_kept(), telling(said, ENGINE, lambda: _waits_for(shown, said_since(log, known))):
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder
@@ -163,8 +164,6 @@ def mark_errors(spark: SparkSession) -> None:
 
 
 def _waits_for(master: str, said: str) -> str:
-    if master.startswith("local"):
-        return "the machine has much to do"
     trouble = why("", said)
     return f"waiting for {master}{f' ({trouble})' * bool(trouble)}"
 
