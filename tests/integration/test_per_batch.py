@@ -132,3 +132,29 @@ def test_plan_and_run_warn_of_an_aggregate_with_its_line_and_per_batch_silences_
     payments.send(good(30), key=b"k")
     payments.run(watch=again)
     assert again.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("query", "sink"),
+    [
+        ("select * from payments order by amount", "parquet"),
+        ("select * from payments where amount >= (select amount from payments limit 1)", "kafka"),
+    ],
+)
+def test_records_are_counted_once_however_often_the_engine_computes_them(
+    payments: Payments, query: str, sink: str
+) -> None:
+    """To sort rows it computes them twice, and for the subquery a part of them."""
+    out = f"{payments.topic}-out"
+    payments.create(out)
+    into: dict[str, Any] = {"parquet": {"path": "files"}, "kafka": {"topic": out, "origin": True}}
+    payments.spec["transform"] = [{"view": "made", "sql": query, "per": "batch"}]
+    payments.spec["sinks"] = {"out": {"from": "made", sink: into[sink]}}
+    payments.send(*(good(n) for n in range(20)), b"{", key=b"k")
+    heard = Heard()
+    payments.run(watch=heard)
+    assert heard.warnings == []
+    [entry] = heard.entries
+    assert (entry.read, entry.dead, entry.sinks["out"].written, entry.sinks["out"].dropped) == (21, 1, 20, 0)
+    report = payments.verify()
+    assert (report.complete, report.proof) == (True, {"out": "by offset"}), report.findings

@@ -11,6 +11,7 @@ import pytest
 
 from penstock.errors import ExecutorLost
 from penstock.runtime.tally import Handed
+from penstock.transform.sql import moved, read_once, row_for_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +32,30 @@ def test_task_that_only_fails_counts_once(spark: SparkSession, tmp_path: Path) -
     handed = Handed(spark.range(0, ROWS, 1, TASKS))
     written(handed, fails_once(tmp_path / "failed", []))
     assert handed.result() == (ROWS, None)
+
+
+@pytest.mark.parametrize(
+    ("query", "once", "stays"),
+    [
+        ("select *, id * 2 as twice from rows where id > 1", True, True),
+        ("select * from rows sort by id", True, False),
+        ("select * from rows order by id", False, False),
+        ("select * from (select * from rows order by id) where id > 1", False, False),
+        ("select * from rows where id > (select avg(id) from rows)", False, True),
+        ("select *, (select id from rows limit 1) as one from rows", False, True),
+        ("select * from rows where exists (select 1 from rows where id > 5)", False, False),
+        ("select * from rows where id in (select id from rows where id > 5)", False, False),
+        ("select * from rows a where id >= (select max(id) from rows b where b.id = a.id)", False, False),
+    ],
+)
+def test_plan_says_which_rows_the_engine_computes_once_and_which_stay_in_their_task(
+    spark: SparkSession, query: str, *, once: bool, stays: bool
+) -> None:
+    source = spark.range(0, ROWS, 1, TASKS)
+    source.createOrReplaceTempView("rows")
+    made = spark.sql(query)
+    assert row_for_row(made, source)
+    assert (read_once(made, source), not moved(made, source)) == (once, stays)
 
 
 def shuffled(spark: SparkSession) -> list[Path]:

@@ -243,10 +243,11 @@ def _file_of(batch: Batch) -> LetterFile:
 
 
 def along(
-    pipeline: Pipeline, transform: Transform, inlets: list[Inlet], outlets: list[Outlet], *, unread: bool
+    pipeline: Pipeline, transform: Transform, inlets: list[Inlet], outlets: list[Outlet], *, kept: str
 ) -> Along | str | None:
     """How dead letters go along with the rows, or why they cannot; None where there is nothing to go along with. Asked
-    when sinks know what they get. `unread`: see `settling`."""
+    when sinks know what they get. `kept`: why the rows
+    of a batch are kept (`settling.uncountable`)."""
     sinks = [outlet.sink for outlet in outlets if isinstance(outlet.sink, KafkaSink)]
     by_partition = [sink for sink in sinks if sink.mode == "exactly-once-by-partition"]
     if pipeline.dead_letters.kafka is None or not by_partition:
@@ -254,8 +255,8 @@ def along(
     if len(outlets) != 1 or len(inlets) != 1:
         return "there are several sinks or several source views"
     (inlet,), (sink,) = inlets, by_partition
-    if unread:
-        return "no row can reach the sink"
+    if kept:
+        return kept
     if pipeline.dead_letters.allowed:
         return "with a budget they are counted before anything is sent"
     if transform.buries:

@@ -77,7 +77,7 @@ class Assembly:
     began: str  # the start position that the first batch honoured
     accepted: list[str] = field(default_factory=list)  # what the operator accepted for this start
     over: dict[str, str | None] | None = None  # see `settling.over`; the plan is the same for every batch
-    unread: bool = False  # see `settling.unread`
+    uncountable: str = ""  # see `settling.uncountable`
     way: Shortcut | str | None = None  # the short way (`one_pass`), or why not; None: not settled yet
     first: bool = True  # no batch has ended since the start: what the operator accepted is for this one
     replay: bool = True  # the next batch may have been written before: after a start, and after a failure
@@ -214,7 +214,7 @@ class Assembly:
         over = self.over
         several = len(self.inlets) > 1 or len(self.outlets) > 1 or None in over.values()
         # With a budget rows are counted, and only then written; what steps bury is looked for before they are.
-        shared = several or self.unread or self.budget is not None or bool(self.transform.buries)
+        shared = several or bool(self.uncountable or self.transform.buries) or self.budget is not None
         posting = self.along if isinstance(self.along, Along) else None
         assert not (posting and shared)  # rows that are kept are decoded in other tasks than those that send
         judged = {i.view: posting.judged(raw, batch) if posting else i.judged(raw) for i in self.inlets}
@@ -320,16 +320,17 @@ class Assembly:
                 flow.check(spark, self.inlets, self.outlets)
 
         settling.agree(self.outlets, told, self.registering, state_agrees)
+        first = next(iter(told.values()), None)
+        self.along = None
         if flow is not None:
             self.way = KEEPS_STATE
-            return
-        first = next(iter(told.values()), None)
-        self.way = shortcut(self.pipeline, self.inlets, self.outlets, first) if first else None
-        self.along = None
+        else:
+            self.way = shortcut(self.pipeline, self.inlets, self.outlets, first) if first else None
         if first is not None and not isinstance(self.way, Shortcut):
-            self.unread = settling.unread(spark, self.transform, self.inlets, self.outlets)
-            if self.in_kafka:
-                self.along = along(self.pipeline, self.transform, self.inlets, self.outlets, unread=self.unread)
+            self.uncountable = settling.uncountable(spark, self.transform, self.inlets, self.outlets)
+            if self.in_kafka and flow is None:
+                kept = self.uncountable
+                self.along = along(self.pipeline, self.transform, self.inlets, self.outlets, kept=kept)
 
     def _into(self, sink: Sink, batch: Batch, rows: DataFrame, write: Write) -> tuple[Written, int | None]:
         """What the sink says became of the rows, and the fingerprint of those it holds."""

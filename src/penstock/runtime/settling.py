@@ -13,7 +13,7 @@ from penstock.runtime.state.flow import Flow
 from penstock.sink.contract import Incoming
 from penstock.spec.model import Pipeline
 from penstock.spec.place import line_of
-from penstock.transform.sql import moved, row_for_row
+from penstock.transform.sql import moved, read_once, row_for_row
 from penstock.transform.steps import Transform
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def over(
 ) -> dict[str, str | None]:
     """By sink: the source view of which it gets every row but those that steps leave out; None where steps do more.
 
-    The rows of such a view can be counted on their way to the sink. A step that stops early (`limit`) or reads
-    twice does not see each of them once, so they are then kept, as for several sinks.
+    The rows of such a view can be counted on their way to the sink, but for what `uncountable` says. A step that stops
+    early (`limit`) or reads twice does not see each of them once, so they are then kept, as for several sinks.
     """
     sources = source_views(inlets, raw)
     made = transform.views(sources)
@@ -74,12 +74,18 @@ def over(
     }
 
 
-def unread(spark: SparkSession, transform: Transform, inlets: Collection[Inlet], outlets: Collection[Outlet]) -> bool:
-    """Whether the engine sees that no row can reach a sink (`where: "1 = 0"`). It would then not read the records, and
-    nobody could count them on their way there."""
-    made = transform.views(source_views(inlets, spark.createDataFrame([], RAW)))
-    plans = (outlet.rows(made)._jdf.queryExecution().optimizedPlan() for outlet in outlets)
-    return any(plan.nodeName() == "LocalRelation" for plan in plans)
+def uncountable(
+    spark: SparkSession, transform: Transform, inlets: Collection[Inlet], outlets: Collection[Outlet]
+) -> str:
+    """Why records cannot be counted on their way to the sinks, but have to be kept for it; empty where they can."""
+    sources = source_views(inlets, spark.createDataFrame([], RAW))
+    made = transform.views(sources)
+    for rows in (outlet.rows(made) for outlet in outlets):
+        if rows._jdf.queryExecution().optimizedPlan().nodeName() == "LocalRelation":
+            return "no row can reach the sink"  # the engine sees it (`where: "1 = 0"`), and would not read the records
+        if any(row_for_row(rows, whole) and not read_once(rows, whole) for whole in sources.values()):
+            return "a step sorts rows or has a subquery, for which they may be computed more than once"
+    return ""
 
 
 def per_batch(spark: SparkSession, pipeline: Pipeline, transform: Transform, inlets: Collection[Inlet]) -> list[str]:
@@ -101,5 +107,5 @@ def _apart(pipeline: Pipeline, rows: DataFrame, sources: Iterable[DataFrame], in
     if any(inlet.contract.compares for inlet in inlets):
         return "a `unique` rule compares the records of a batch"
     if all(moved(rows, source) for source in sources):
-        return "its steps join, group, sort or limit rows"
+        return "its steps join, group, sort or limit rows, or look for them in a subquery"
     return ""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.ledger import ViewCount
-from penstock.errors import ExecutorLost, SinkFailed
+from penstock.errors import EngineFailed, ExecutorLost, SinkFailed
 from penstock.runtime import fingerprint
+from penstock.sink.engine import engine_errors
 from penstock.transform.contract import Contract
 
 if TYPE_CHECKING:
@@ -97,9 +99,20 @@ def _observed(observation: Observation) -> dict[str, Any]:
     Raises ExecutorLost when tasks had counted their rows, and did it again: what they had made for the tasks after them
     was lost. Such rows are counted twice, here and by the sink."""
     found: list[dict[str, Any]] = []
-    waiter = threading.Thread(target=lambda: found.append(observation.get), daemon=True)
+
+    def wait() -> None:
+        with suppress(*engine_errors()):  # the engine left the rows out of its plan, and counted none
+            found.append(observation.get)
+
+    waiter = threading.Thread(target=wait, daemon=True)
     waiter.start()
     waiter.join(_PATIENCE_S)
+    if not found and not waiter.is_alive():
+        raise EngineFailed(
+            "the engine has ended a batch and counted none of its rows",
+            cause="it saw on the way that they could not reach the sink, and did not read them",
+            next_command="report it, with the steps of the spec; nothing of the batch is committed",
+        )
     if not found:
         raise SinkFailed(
             "the batch was written by somebody else at the same moment",

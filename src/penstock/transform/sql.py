@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 # Plans made of these nodes give at most one row for each row they read, so what is missing was filtered.
 _ROW_FOR_ROW = {"Project", "Filter", "SubqueryAlias", "View", "LocalRelation", "LogicalRDD", "CollectMetrics", "Sort"}
 _SHUFFLED = "rows are moved to be joined"
-_MOVING = {"Sort", _SHUFFLED}
+_ASKS = "a subquery gives it a value"
+_RANGES = "rows are put into order over all tasks"
+_MOVING = {"Sort", _RANGES, _SHUFFLED}
+# For ranges the engine computes its input twice: a sample says where they end. What a subquery reads may be the same
+# rows once more, or a part of them; and when it has found none, the engine may not read the others at all.
+_NOT_ONCE = {_RANGES, _ASKS}
 
 
 ENRICHED = "_penstock_reference_"  # begins the name of the right side of a join with a reference table
@@ -46,6 +51,13 @@ def moved(rows: DataFrame, source: DataFrame) -> bool:
     """Whether `rows` takes rows of `source` out of the task, or out of the order, that they are read in."""
     between = _between(rows, source)
     return between is None or not _MOVING.isdisjoint(between)
+
+
+def read_once(rows: DataFrame, source: DataFrame) -> bool:
+    """Whether the engine computes every row of `source` just once on the way to `rows`: then they can be counted as
+    they pass."""
+    between = _between(rows, source)
+    return between is not None and _NOT_ONCE.isdisjoint(between)
 
 
 def views_in(rows: DataFrame) -> set[str]:
@@ -93,9 +105,24 @@ def _between(rows: DataFrame, source: DataFrame) -> list[str] | None:
             continue
         if plan.nodeName() not in _ROW_FOR_ROW or plan.children().size() != 1:
             return None
-        found.append(plan.nodeName())
+        found += [plan.nodeName(), *_asked(plan)]
+        if plan.nodeName() == "Sort" and getattr(plan, "global")():
+            found.append(_RANGES)
         plan = plan.children().apply(0)
     return found
+
+
+def _asked(plan: Any) -> set[str]:
+    """What the subqueries of a node do. One that gives a single value, the same for all rows, leaves these in their
+    task; any other is a join in disguise."""
+    others = plan.subqueries().size()
+    left = _each(plan.expressions()) if others else []
+    found = {_ASKS} if others else set()
+    while left:
+        each = left.pop()
+        left += _each(each.children())
+        others -= each.nodeName() == "ScalarSubquery" and not each.isCorrelated()
+    return found | {_SHUFFLED} if others else found
 
 
 def _looked_up(plan: Any) -> str | None:
