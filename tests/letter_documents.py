@@ -79,6 +79,8 @@ REPLAY = exactly(
     dead_again=COUNT,
     dropped=COUNT,
     written=by_name(COUNT),
+    superseded=by_name(COUNT),
     left_out_before=by_name(COUNT),
+    there_before=by_name(COUNT),
     left_out=by_name(COUNT),
 )

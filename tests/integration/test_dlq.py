@@ -115,7 +115,7 @@ def _on_a_terminal(payments: Payments) -> None:
     assert max(map(len, narrow)) <= 80
     assert f"{place}  {why}" in penstock("dlq", "ls", file, COLUMNS="120").stdout.splitlines()
     text = penstock("dlq", "show", file, f"{topic}:0:0", COLUMNS="80").stdout
-    assert "  key      fe (1 bytes)\n" in text
+    assert "  key      fe (1 byte)\n" in text
     assert STRANGE.hex(" ")[:40] in text
     assert penstock("dlq", "show", file, f"{topic}:9:9", expect=2).stderr.startswith("error[bad-argument]")
 

@@ -139,10 +139,16 @@ def done(outcome: Mapping[str, Any], left_out: Mapping[str, int], columns: int |
 
 
 def _went(outcome: Mapping[str, Any], sink: str) -> str:
-    dropped = outcome["left_out_before"].get(sink)
-    return f"{counted(outcome['written'][sink], 'row')} to {sink}" + (
-        f" ({dropped:,} left out before it)" if dropped else ""
+    rest = ", ".join(
+        f"{outcome[what][sink]:,} {said}"
+        for what, said in (
+            ("superseded", "superseded in it"),
+            ("left_out_before", "left out before it"),
+            ("there_before", "there before"),
+        )
+        if outcome[what].get(sink)
     )
+    return f"{counted(outcome['written'][sink], 'row')} to {sink}" + (f" ({rest})" if rest else "")
 
 
 def _done(outcome: Replayed | None) -> dict[str, Any]:
@@ -153,7 +159,9 @@ def _done(outcome: Replayed | None) -> dict[str, Any]:
         "dead_again": outcome.dead_again if outcome else 0,
         "dropped": outcome.dropped if outcome else 0,
         "written": outcome.written if outcome else {},
+        "superseded": outcome.superseded if outcome else {},
         "left_out_before": outcome.left_out_before if outcome else {},
+        "there_before": outcome.there_before if outcome else {},
     }
 
 
@@ -169,9 +177,11 @@ def _lines(as_json: bool) -> Watch:
     class Lines(Watch):
         def batch_done(self, entry: Entry, seconds: float) -> None:
             if not as_json:
+                passed = entry.read - entry.dead - entry.dropped
+                dropped = f", {entry.dropped:,} dropped" if entry.dropped else ""
                 output.note(
-                    f"batch {entry.batch}: {counted(entry.read, 'letter')}, "
-                    f"{entry.dead:,} died again in {seconds:.1f} s"
+                    f"batch {entry.batch}: {counted(entry.read, 'letter')}, {passed:,} passed, "
+                    f"{entry.dead:,} died again{dropped} in {seconds:.1f} s"
                 )
 
     return Lines()

@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import output
 from penstock.errors import PenstockError, counted
+from penstock.observe.books import apart, shares
 from penstock.observe.events import Event
 from penstock.observe.progress import Progress
-from penstock.runtime.onlookers import Recorder
+from penstock.runtime.onlookers import Recorder, by_sink
 from penstock.runtime.watch import TableNews, Watch
 
 if TYPE_CHECKING:
@@ -115,10 +116,9 @@ class Display(Watch):
         return {
             "batches": p.batches,
             "read": p.read,
-            "written": p.written,
+            **by_sink(p.sinks),
             "dead_letters": p.dead,
             "dropped": p.dropped,
-            "left_out": p.left_out,
             "seconds": round(time.monotonic() - self.began, 1),
         }
 
@@ -137,9 +137,9 @@ class Lines(Display):
         self.progress.batch_done(entry, seconds)
         written = ", ".join(f"{name} {sink.written:,}" for name, sink in entry.sinks.items())
         dropped = f", dropped {entry.dropped:,}" if entry.dropped else ""
-        out = left_out({name: sink.dropped or 0 for name, sink in entry.sinks.items()})
+        rest = "".join(f", {part}" for part in apart(shares(entry)))
         output.note(
-            f"batch {entry.batch}: read {entry.read:,}, {written}, dead letters {entry.dead:,}{dropped}{out}"
+            f"batch {entry.batch}: read {entry.read:,}, {written}, dead letters {entry.dead:,}{dropped}{rest}"
             f" in {seconds:.1f} s; {self._left}"
         )
 
@@ -197,20 +197,12 @@ class JsonLines(Display):
         return {"lag" if self._range is None else "left": self.progress.lag, "entry": asdict(entry)}
 
 
-def totals(facts: Mapping[str, Any]) -> str:
-    """A run in one line, from what `Display.summary` says."""
-    written = ", ".join(f"{n:,} to {name}" for name, n in facts["written"].items()) or "none written"
-    records, batches = counted(facts["read"], "record"), counted(facts["batches"], "batch", "batches")
-    return (
-        f"{records} in {batches} ({facts['seconds']} s): {written}, "
-        f"{counted(facts['dead_letters'], 'dead letter')}, {facts['dropped']:,} dropped"
-        f"{left_out(facts['left_out'])}"
-    )
-
-
-def left_out(by_sink: Mapping[str, int]) -> str:
-    """The end of a line: what steps or a sink's condition left out before it. No rule dropped these."""
-    return "".join(f", {number:,} left out before sink {name}" for name, number in by_sink.items() if number)
+def totals(p: Progress, seconds: float) -> str:
+    """A run in one line."""
+    written = ", ".join(f"{share.written:,} to {name}" for name, share in p.sinks.items()) or "none written"
+    records, batches = counted(p.read, "record"), counted(p.batches, "batch", "batches")
+    parts = (written, counted(p.dead, "dead letter"), f"{p.dropped:,} dropped", *apart(p.sinks))
+    return f"{records} in {batches} ({seconds} s): {', '.join(parts)}"
 
 
 def say(event: str, **facts: Any) -> None:
@@ -255,13 +247,13 @@ class Panel(Lines):
         rows.add_row(
             "read", f"{counted(p.read, 'record')} in {counted(p.batches, 'batch', 'batches')}, {_number(p.rate)}/s"
         )
-        for name, count in p.written.items():
-            rows.add_row(f"→ {name}", f"{count:,}")
+        for name, share in p.sinks.items():
+            rows.add_row(f"→ {name}", f"{share.written:,}")
         rows.add_row("dead letters", f"{p.dead:,}", style="red" if p.dead else "")
         rows.add_row("dropped", f"{p.dropped:,}")
-        for name, count in p.left_out.items():
-            if count:
-                rows.add_row(f"left out before sink {name}", f"{count:,}")
+        for part in apart(p.sinks):
+            number, _, what = part.partition(" ")
+            rows.add_row(what, number)
         behind = "? offsets" if p.lag is None else counted(p.lag, "offset")
         left = f"{behind}, {output.span(p.seconds_left)} left"
         rows.add_row("lag" if self._range is None else "to go", left)

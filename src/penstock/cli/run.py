@@ -94,7 +94,7 @@ def run(
     elif first is not None and not stop.asked:
         before = "there is no offset in the range" if empty else "the range was done before, nothing is left of it"
         ended = "the range is done" if facts["batches"] else before
-    output.say(f"{pipeline.name}: {ended}; {live.totals(facts)}")
+    output.say(f"{pipeline.name}: {ended}; {live.totals(display.progress, facts['seconds'])}")
 
 
 def _asked(pipeline: Pipeline, stop: StopRequest, display: Display, *, is_backfill: bool) -> Callable[[int], None]:

@@ -62,7 +62,8 @@ def _counts(report: Report) -> Iterator[tuple[int, str]]:
         yield rows, f"in sink {name} (proven {report.proof.get(name, '')}){_by(report.written.get(name, {}))}"
     yield report.dead, "dead letters" + (f", {report.replayed:,} of them replayed since" if report.replayed else "")
     yield from ((count, f"dropped: {name}") for name, count in report.dropped.items())
-    yield from ((count, f"left out before sink {name}") for name, count in report.left_out.items())
+    yield from ((count, f"superseded in sink {name}") for name, count in report.superseded.items() if count)
+    yield from ((count, f"left out before sink {name}") for name, count in report.left_out.items() if count)
     yield from ((count, f"dropped in replays: {name}") for name, count in report.dropped_in_replays.items())
     for name, count in report.left_out_in_replays.items():
         yield count, f"left out in replays before sink {name}"

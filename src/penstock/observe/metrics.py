@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 
 from penstock.checkpoint.ledger import Entry
 from penstock.errors import BadArgument
+from penstock.observe.books import shares
 
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 
@@ -30,6 +31,8 @@ class Meters:
         self._batches = counter("batches", "Batches that ended.")
         self._read = counter("records_read", "Records read, by source view.", "view")
         self._written = counter("records_written", "Rows written, by sink.", "sink")
+        self._superseded = counter("rows_superseded", "Rows in whose place a newer one of their key stands.", "sink")
+        self._left_out = counter("records_left_out", "Records that steps or a `where` left out, by sink.", "sink")
         self._dead = counter("dead_letters", "Dead letters, by source view.", "view")
         self._died = counter(
             "rule_dead_letters", "Dead letters of broken rules, by source view and rule.", "view", "rule"
@@ -68,8 +71,10 @@ class Meters:
                 self._died.labels(name, view, rule).inc(died)
             for rule, dropped in count.dropped.items():
                 self._dropped.labels(name, view, rule).inc(dropped)
-        for sink, of_sink in entry.sinks.items():
-            self._written.labels(name, sink).inc(of_sink.written)
+        for sink, share in shares(entry).items():
+            self._written.labels(name, sink).inc(share.written)
+            self._superseded.labels(name, sink).inc(share.superseded)
+            self._left_out.labels(name, sink).inc(share.left_out)
         self._lost.labels(name).inc(sum(len(r) for r in entry.lost))
         self._doubtful.labels(name).inc(entry.in_doubt)
         for view, step in entry.stateful.items():

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.checkpoint.ledger import Entry
+from penstock.observe.books import Share, shares
 
 _RECENT = 5  # batches the rate is taken over: enough to be steady, few enough to follow a change
 
@@ -17,10 +18,9 @@ class Progress:
 
     batches: int = 0
     read: int = 0
-    written: dict[str, int] = field(default_factory=dict)
+    sinks: dict[str, Share] = field(default_factory=dict)
     dead: int = 0
     dropped: int = 0  # by rules
-    left_out: dict[str, int] = field(default_factory=dict)  # by sink: what steps or its condition left out before it
     positions: dict[tuple[str, int], int] = field(default_factory=dict)
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     _recent: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=_RECENT))
@@ -30,9 +30,8 @@ class Progress:
         self.read += entry.read
         self.dead += entry.dead
         self.dropped += entry.dropped
-        for name, sink in entry.sinks.items():
-            self.written[name] = self.written.get(name, 0) + sink.written
-            self.left_out[name] = self.left_out.get(name, 0) + (sink.dropped or 0)
+        for name, share in shares(entry).items():
+            self.sinks[name] = self.sinks.get(name, Share()) + share
         for r in entry.ranges:
             self.positions[r.topic, r.partition] = r.end
         self._recent.append((sum(len(r) for r in entry.ranges), seconds))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +24,7 @@ from penstock.errors import PenstockError, first_line
 from penstock.kafka import admin
 from penstock.kafka.connection import Config, client_config
 from penstock.kafka.mirror import Mirror
+from penstock.observe.books import Share, shares
 from penstock.observe.events import EventLog
 from penstock.record import ends_of
 from penstock.runtime.disk import Disks
@@ -142,10 +143,19 @@ def batch_facts(entry: Entry, seconds: float) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "offsets": sum(map(len, entry.ranges)),
         "read": entry.read,
-        "written": {name: sink.written for name, sink in entry.sinks.items()},
+        **by_sink(shares(entry)),
         "dead_letters": entry.dead,
+        "dropped": entry.dropped,
         "lost": sum(map(len, entry.lost)),
         "doubtful": entry.in_doubt,
+    }
+
+
+def by_sink(counts: Mapping[str, Share]) -> dict[str, dict[str, int]]:
+    """What events say of sinks."""
+    return {
+        what: {name: getattr(share, what) for name, share in counts.items()}
+        for what in ("written", "superseded", "left_out")
     }
 
 

@@ -90,7 +90,9 @@ DONE: dict[str, Any] = {
     "dead_again": 12,
     "dropped": 2,
     "written": {"lake": 390, "state": 398},
+    "superseded": {"lake": 0, "state": 0},
     "left_out_before": {"lake": 8},
+    "there_before": {},
 }
 DIED = {("5f1c", 9): "2026-11-01T10:00:07.123+00:00", ("replay-77", 0): "2026-11-02T09:00:00.000+00:00"}
 COMMAND = "penstock dlq replay payments.yaml --class broken-rule --since 2026-11-01T00:00:00Z --apply"

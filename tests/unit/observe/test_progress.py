@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.checkpoint.ledger import Entry, SinkCount, TopicFact, ViewCount
+from penstock.observe.books import Share
 from penstock.observe.progress import Progress
 from penstock.record import OffsetRange
 
@@ -43,7 +44,7 @@ def test_counts_add_up_over_batches_and_what_steps_leave_out_is_not_dropped() ->
     progress.batch_done(entry(0, OffsetRange("payments", 0, 0, 20), sink_dropped=5), 1.0)
     progress.batch_done(entry(1, OffsetRange("payments", 0, 20, 30), sink_dropped=None), 1.0)
     assert (progress.batches, progress.read, progress.dead, progress.dropped) == (2, 30, 2, 3 + 3)
-    assert (progress.written, progress.left_out) == ({"lake": 11 + 6}, {"lake": 5})
+    assert progress.sinks == {"lake": Share(11 + 6, left_out=5)}
 
 
 def test_rate_counts_offsets_and_not_only_records() -> None:

@@ -115,7 +115,18 @@ def test_replay_that_ends_and_one_that_fails(home: Home, tmp_path: Path) -> None
     failed = {"code": "batch-unbalanced", "what": "it does not add up"}
     assert noted(home) == [
         began,
-        ("replay", {"state": "done", "name": "7", **counts, "written": written, "left_out_before": {}}),
+        (
+            "replay",
+            {
+                "state": "done",
+                "name": "7",
+                **counts,
+                "written": written,
+                "superseded": {},
+                "left_out_before": {},
+                "there_before": {},
+            },
+        ),
         began,
         ("replay", {"state": "failed", "name": "7", **failed}),
     ]

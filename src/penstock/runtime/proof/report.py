@@ -43,7 +43,9 @@ class Report:
     replayed: int = 0  # of those: dead no more, because a replay brought them home
     dropped: dict[str, int] = field(default_factory=dict)  # by rule
     left_out: dict[str, int] = field(default_factory=dict)  # by sink: what steps or its condition left out before it
-    dropped_in_replays: dict[str, int] = field(default_factory=dict)  # the same two, of records that were replayed
+    superseded: dict[str, int] = field(default_factory=dict)  # by sink: rows in whose place a newer one stands
+    # `dropped` and `left_out` of records that were replayed
+    dropped_in_replays: dict[str, int] = field(default_factory=dict)
     left_out_in_replays: dict[str, int] = field(default_factory=dict)
     # Of stateful steps, by view.
     taken: dict[str, int] = field(default_factory=dict)  # records that went into windows, joins, keys

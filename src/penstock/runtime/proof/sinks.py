@@ -49,6 +49,9 @@ class Evidence:
 def in_sink(found: Evidence, sink: Sink, positions: Held | None, report: Report) -> None:
     """Where there are no positions, or rows are not records one for one, batches are counted."""
     name = sink.name
+    own = [e.sinks[name] for w, e in found.batches if w.name == found.judged and name in e.sinks]
+    report.superseded[name] = sum(count.superseded for count in own)
+    report.left_out[name] = sum(count.dropped or 0 for count in own)
     counts = [(w, e, e.sinks[name]) for w, e in found.batches if name in e.sinks and not _accepted(e, name)]
     if positions is None or not counts or any(count.dropped is None or count.superseded for _, _, count in counts):
         _by_count(found, sink, report)
@@ -63,8 +66,6 @@ def in_sink(found: Evidence, sink: Sink, positions: Held | None, report: Report)
             whose = _said(found, writer, entry)
             text = f"sink '{name}': {whose} counts as it was written before a crash, because that was accepted"
             report.unproven.append(text)
-        elif count and writer.name == found.judged:
-            report.left_out[name] = report.left_out.get(name, 0) + (count.dropped or 0)
     held = {where: np.sort(np.array(offsets, dtype=np.int64)) for where, offsets in positions.items()}
 
     def steps_give(ranges: list[OffsetRange]) -> By:

@@ -55,17 +55,26 @@ class Replayed:
     dead_again: int = 0
     dropped: int = 0  # by rules
     written: dict[str, int] = field(default_factory=dict)
-    left_out_before: dict[str, int] = field(default_factory=dict)  # by sink; of those that passed
+    # By sink, of those that passed:
+    superseded: dict[str, int] = field(default_factory=dict)
+    left_out_before: dict[str, int] = field(default_factory=dict)
+    there_before: dict[str, int] = field(default_factory=dict)  # it had them when they died elsewhere
 
     def add(self, entry: Entry, chosen: Iterable[Chosen]) -> None:
         self.letters += entry.read
         self.dead_again += entry.dead
         self.passed += entry.read - entry.dead - entry.dropped
         self.dropped += entry.dropped
+        left_out = replays.left_out_before(entry, (each.spared for each in chosen))
         for name, sink in entry.sinks.items():
-            self.written[name] = self.written.get(name, 0) + sink.written
-        for name, dropped in replays.left_out_before(entry, (each.spared for each in chosen)).items():
-            self.left_out_before[name] = self.left_out_before.get(name, 0) + dropped
+            for counts, number in (
+                (self.written, sink.written),
+                (self.superseded, sink.superseded),
+                (self.left_out_before, left_out.get(name, 0)),
+                (self.there_before, (sink.dropped or 0) - left_out.get(name, 0)),
+            ):
+                if number or counts is self.written:
+                    counts[name] = counts.get(name, 0) + number
 
 
 def run(
