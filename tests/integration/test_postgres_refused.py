@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
+
 import pytest
 from tests.databases import KAFKA, Database, at, batch
 
-from penstock.errors import SinkFailed
+from penstock.errors import SinkFailed, SpecInvalid
 from penstock.record import Failure
-from penstock.sink.contract import Rejected
+from penstock.sink.contract import Incoming, Rejected
 
 ROWS = f"id int, name string, amount decimal(12,2), {KAFKA}"
 
@@ -119,6 +122,34 @@ def test_row_without_origin_that_is_refused_stops_the_batch_and_is_named(db: Dat
     assert "{'id': 1}" in (raised.value.cause or "")
     assert db.run("select * from SCHEMA.other") == []
     assert db.sink("other").rows_by_batch("q") == {}
+
+
+def test_delete_whose_key_the_table_would_round_deletes_nothing(db: Database) -> None:
+    db.run(
+        "create table SCHEMA.things (id numeric(6,2) primary key, v numeric); insert into SCHEMA.things values (1.24)"
+    )
+    columns = f"id double, v double, _deleted boolean, {KAFKA}"
+    rows = [
+        (1.239, 1.0, True, at(1)),
+        (1.238, 1.0, False, at(2)),
+        (2.5, math.inf, False, at(3)),
+        (1.24, 1.0, True, at(4)),
+    ]
+    for number, held in ((2, [(Decimal("1.24"),)]), (4, [(Decimal("2.50"),)])):
+        done = db.sink().write(batch(number), db.frame(rows[:number], columns), replay=False)
+        assert db.run("select id from SCHEMA.things") == held
+        assert sorted(r.why.reason for r in done.rejected) == [
+            f"sink 'db': column 'id': {value} cannot be kept exactly as numeric(6,2)" for value in (1.238, 1.239)
+        ]
+    assert db.run("select v from SCHEMA.things") == [(Decimal("Infinity"),)]
+
+
+def test_time_of_day_and_a_moment_are_never_each_other(db: Database) -> None:
+    db.run("create table SCHEMA.things (id int primary key, at time)")
+    moments = db.frame([], f"id int, at timestamp, {KAFKA}").schema
+    with pytest.raises(SpecInvalid) as raised:
+        db.sink().suits(Incoming("v", moments))
+    assert raised.value.cause == "column 'at' is timestamp in the view and time without time zone in the table"
 
 
 def test_null_keys_are_rejected_in_rows_and_in_deletes(db: Database) -> None:

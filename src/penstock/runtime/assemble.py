@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from penstock.kafka.registry_rehearsal import PatientRegistry
     from penstock.route.dead_letter import DeadLetters
-from penstock.sink.contract import Sink, Written
+from penstock.sink.contract import Incoming, Sink, Written
 
 Write = Callable[..., Written]
 _LOCATED = 1_000_000  # offsets: in larger batches the positions of dead records could fill the driver
@@ -79,6 +79,7 @@ class Assembly:
     over: dict[str, str | None] | None = None  # see `settling.over`; the plan is the same for every batch
     uncountable: str = ""  # see `settling.uncountable`
     way: Shortcut | str | None = None  # the short way (`one_pass`), or why not; None: not settled yet
+    told: dict[str, Incoming] = field(default_factory=dict)  # by sink: what it has agreed to get
     first: bool = True  # no batch has ended since the start: what the operator accepted is for this one
     replay: bool = True  # the next batch may have been written before: after a start, and after a failure
     took: dict[str, float] = field(default_factory=dict)  # seconds, by sink, of the batch that runs
@@ -320,8 +321,8 @@ class Assembly:
                 flow.check(spark, self.inlets, self.outlets)
 
         settling.agree(self.outlets, told, self.registering, state_agrees)
+        self.told, self.along = told, None
         first = next(iter(told.values()), None)
-        self.along = None
         if flow is not None:
             self.way = KEEPS_STATE
         else:
@@ -331,6 +332,11 @@ class Assembly:
             if self.in_kafka and flow is None:
                 kept = self.uncountable
                 self.along = along(self.pipeline, self.transform, self.inlets, self.outlets, kept=kept)
+
+    def warnings(self, spark: SparkSession) -> list[str]:
+        """What to say before the first batch, when all is settled."""
+        steps = settling.per_batch(spark, self.pipeline, self.transform, self.inlets)
+        return steps + settling.losses(self.outlets, self.told)
 
     def _into(self, sink: Sink, batch: Batch, rows: DataFrame, write: Write) -> tuple[Written, int | None]:
         """What the sink says became of the rows, and the fingerprint of those it holds."""

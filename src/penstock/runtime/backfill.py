@@ -32,7 +32,6 @@ from penstock.runtime.disk import Disks
 from penstock.runtime.engine import session
 from penstock.runtime.patience import Patience
 from penstock.runtime.perseverance import Perseverance
-from penstock.runtime.settling import per_batch
 from penstock.runtime.state.limits import require_none
 from penstock.runtime.supervise import prepare
 from penstock.runtime.watch import CHECKING, ENGINE, RESOLVING, StopRequest, Watch
@@ -91,7 +90,7 @@ def run(
         bear = Perseverance(home, watch, stop, Patience.of(pipeline), Disks.of(pipeline, home))
         bear.listen(assembly)
         assembly.settle(spark)
-        for said in per_batch(spark, pipeline, assembly.transform, assembly.inlets):
+        for said in assembly.warnings(spark):
             watch.warn(said)
         watch.bounded(log.start() if committed is None else log.end_of(committed), log.end_of(planned))
         watch.started(pipeline, home)

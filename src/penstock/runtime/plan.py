@@ -40,7 +40,6 @@ from penstock.runtime.engine import jars, java, session
 from penstock.runtime.real_time import run as realtime
 from penstock.runtime.real_time import same_mode
 from penstock.runtime.reference.tables import TableFacts
-from penstock.runtime.settling import per_batch
 from penstock.runtime.standing import Standing
 from penstock.runtime.state.limits import require_same_steps
 from penstock.runtime.watch import Report, Watch, unheard
@@ -248,7 +247,7 @@ def _settle(
         wrong = realtime.problems(spark, assembly, partitions)
     found.problems += wrong
     with suppress(PenstockError):  # a step that does not resolve is a problem already
-        found.warnings += per_batch(spark, aside, assembly.transform, assembly.inlets)
+        found.warnings += assembly.warnings(spark)
 
 
 def _engine(pipeline: Pipeline) -> Engine:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.runtime.inlet import RAW, Inlet, source_views
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.state.flow import Flow
-from penstock.sink.contract import Incoming
+from penstock.sink.contract import Converting, Incoming
 from penstock.spec.model import Pipeline
 from penstock.spec.place import line_of
 from penstock.transform.sql import moved, read_once, row_for_row
@@ -98,6 +98,12 @@ def per_batch(spark: SparkSession, pipeline: Pipeline, transform: Transform, inl
         line = line_of(pipeline.file, {"view": each.view}) if pipeline.file else None
         said.append(f"{pipeline.file}:{line}: {each}" if line else str(each))
     return said
+
+
+def losses(outlets: Collection[Outlet], told: Mapping[str, Incoming]) -> list[str]:
+    """What to say before the first batch of columns that a place has with another type."""
+    converting = [outlet.sink for outlet in outlets if isinstance(outlet.sink, Converting) and outlet.sink.name in told]
+    return [f"sink '{sink.name}': {loss}" for sink in converting for loss in sink.losses(told[sink.name])]
 
 
 def _apart(pipeline: Pipeline, rows: DataFrame, sources: Iterable[DataFrame], inlets: Iterable[Inlet]) -> str:

@@ -25,7 +25,6 @@ from penstock.runtime.perseverance import Perseverance
 from penstock.runtime.real_time import same_mode
 from penstock.runtime.regulate import Regulator
 from penstock.runtime.remembered import Remembering
-from penstock.runtime.settling import per_batch
 from penstock.runtime.standing import require_held
 from penstock.runtime.state.flow import Replanned
 from penstock.runtime.state.limits import require_same_steps
@@ -89,7 +88,7 @@ def run(
         spark = session.start(pipeline, home.logs, waiting=watch.waiting)
         watch.starting(RESOLVING)
         assembly.settle(spark)
-        for said in per_batch(spark, pipeline, assembly.transform, assembly.inlets):
+        for said in assembly.warnings(spark):
             watch.warn(said)
         watch.started(pipeline, home)
 

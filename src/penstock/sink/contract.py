@@ -93,6 +93,14 @@ class Sink(Protocol):
 
 
 @runtime_checkable
+class Converting(Protocol):
+    """A sink that writes into types of the place's own, where the place has them already."""
+
+    def losses(self, incoming: Incoming) -> list[str]:
+        """Columns of which the place cannot hold every value as it is, and what becomes of those. For `plan`."""
+
+
+@runtime_checkable
 class OfFiles(Protocol):
     """A sink whose rows are in files. Too many small ones make readers slow: see `doctor`."""
 

@@ -57,6 +57,8 @@ class Attempt:
             self.order_by,
             self.plan.placed,
             self.plan.deletes,
+            tuple((sent, column.name, column.type) for sent, column in self.plan.sent().items()),
+            tuple((column.name, column.prints) for column in self.plan.columns if column.prints),
         )
 
     def merged(self, told: list[dict[str, Any]]) -> Written:

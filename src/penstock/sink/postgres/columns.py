@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from penstock.record import DELETED, KAFKA, KEY
 from penstock.sink.columns import says_origin, sql_type
-from penstock.sink.postgres.names import GONE, OWN, name_fault
+from penstock.sink.postgres.exact import Doubt, doubt
+from penstock.sink.postgres.names import GONE, OWN, SENT, name_fault
 from penstock.spec.types import quoted
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ _AS_TEXT = ("void", "time")  # what Arrow has no column for on every version of 
 _DOCUMENTS = ("array", "map", "struct", "variant")
 # By PostgreSQL's own categories of types; a document, and an array that is stored as one, goes to json as well.
 _FITS = {"truth": "BS", "number": "NS", "time": "DS", "array": "A", "text": None, "bytes": "", "document": "S"}
+_OF_A_DAY = ("time", "timetz")
 # Without the options a null field is left out, and microseconds are cut off.
 _JSON = (
     "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX\", "
@@ -59,7 +61,8 @@ class TableColumn:
     """A column of a table that exists."""
 
     type: str  # as PostgreSQL writes it
-    base: str  # its bare name; of a domain, that of the type below it
+    plain: str  # the same; of a domain, that of the type below it
+    base: str  # the bare name of that
     category: str
     needed: bool  # no null and no default
     computed: bool  # PostgreSQL alone decides its value
@@ -72,6 +75,9 @@ class Column:
     name: str
     type: str
     made_by: str
+    kind: str  # in the view
+    doubt: Doubt | None = None  # what may become of its values in the table
+    prints: str = ""  # as what a worker prints it: "double", "whole", or as it is
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,14 @@ class Plan:
                 return None
         return tuple(found)
 
+    def sent(self) -> dict[str, Column]:
+        """Columns that PostgreSQL may change values of, by the name under which staging has what was sent."""
+        return {f"{SENT}{i}": c for i, c in enumerate(self.columns) if c.doubt and c.doubt.holds}
+
+    def losses(self) -> list[str]:
+        """Columns whose type in the table cannot hold every value as it is, for `plan`."""
+        return [f"column '{c.name}' is {c.kind} and in the table {c.type}: {c.doubt}" for c in self.columns if c.doubt]
+
     def projection(self) -> list[str]:
         """What the workers get: written columns by number, then where a row comes from, then whether it is a delete."""
         made = [f"{column.made_by} as c{i}" for i, column in enumerate(self.columns)]
@@ -119,7 +133,7 @@ def plan(
         wanted.append(DELETED)  # without a key nothing can be deleted: the table keeps what was said
     made = [_column(name, fields, table, key) for name in wanted]
     if placed and not ORIGIN.keys() & set(wanted) and (table is None or table.keys() >= ORIGIN.keys()):
-        made += [Column(name, kind, _origin(name)) for name, kind in ORIGIN.items()]
+        made += [Column(name, kind, _origin(name), kind) for name, kind in ORIGIN.items()]
     found = Plan(tuple(made), placed, deletes)
     for role, name in (*(("`key`", k) for k in key), *([("`order_by`", order_by)] if order_by else [])):
         if name not in found.names:
@@ -142,11 +156,11 @@ def _origin(name: str) -> str:
 def _column(
     name: str, fields: Mapping[str, DataType], table: Mapping[str, TableColumn] | None, key: Sequence[str]
 ) -> Column:
-    if fault := name_fault(name) or (f"'{name}' is a name that Penstock uses" if name in (*OWN, GONE) else None):
+    if fault := name_fault(name) or _own_name(name):
         raise Unsuitable(f"column '{name}' cannot be one in PostgreSQL: {fault}", "rename it in a step")
     kind = fields[name]
     made_by, shape = quoted(name), _shape(name, kind)
-    type_there = shape[0]
+    type_there, loses, prints = shape[0], None, ""
     as_document = shape[1] == "document"
     if name in key:
         made_by = _or_key_of_record(name, made_by, fields, key)
@@ -161,16 +175,17 @@ def _column(
             raise Unsuitable(f"the table computes column '{name}' itself", "leave it out of the view")
         type_there = there.type
         as_document = as_document or (shape[1] == "array" and there.category != "A")
-        if not _fits("document" if as_document else shape[1], there):
+        if not _fits("document" if as_document else shape[1], kind.typeName(), there):
             raise Unsuitable(
                 f"column '{name}' is {kind.simpleString()} in the view and {there.type} in the table",
                 "cast it in a step, or change the table",
             )
+        loses, prints = _doubt(kind, there, as_document=as_document), _prints(kind, there)
     if as_document:
         made_by = f"to_json({made_by}, {_JSON})"
     elif kind.typeName() in _AS_TEXT:
         made_by = f"cast({made_by} as string)"
-    return Column(name, type_there, made_by)
+    return Column(name, type_there, made_by, kind.simpleString(), loses, prints)
 
 
 def _or_key_of_record(name: str, made_by: str, fields: Mapping[str, DataType], key: Sequence[str]) -> str:
@@ -209,10 +224,37 @@ def _shape(name: str, kind: DataType) -> tuple[str, str]:
     )
 
 
-def _fits(shape: str, there: TableColumn) -> bool:
+def _fits(shape: str, word: str, there: TableColumn) -> bool:
     if shape == "bytes":
         return there.base == "bytea"
     if shape == "document" and there.base in ("json", "jsonb"):
         return True
+    if shape == "time" and there.category == "D":
+        return (there.base in _OF_A_DAY) == (word.partition("(")[0] == "time")
     allowed = _FITS[shape]
     return allowed is None or there.category in allowed
+
+
+def _doubt(kind: DataType, there: TableColumn, *, as_document: bool) -> Doubt | None:
+    if as_document:
+        return None if there.base in ("json", "jsonb") else doubt("string", None, there.plain)
+    item = _item(kind)
+    word = item.typeName().partition("(")[0]
+    precision = (item.precision, item.scale) if word == "decimal" else None  # type: ignore[attr-defined]
+    return doubt("string" if word in ("char", "varchar") else word, precision, there.plain)
+
+
+def _prints(kind: DataType, there: TableColumn) -> str:
+    """What PostgreSQL would read as another number, or not at all, in the digits of its own type."""
+    if _item(kind).typeName() == "float" and there.plain.removesuffix("[]") == "double precision":
+        return "double"
+    from_fractions = kind.typeName().partition("(")[0] in ("float", "double", "decimal")
+    return "whole" if from_fractions and there.plain in ("smallint", "integer", "bigint") else ""
+
+
+def _item(kind: DataType) -> DataType:
+    return kind.elementType if kind.typeName() == "array" else kind  # type: ignore[attr-defined]
+
+
+def _own_name(name: str) -> str | None:
+    return f"'{name}' is a name that Penstock uses" if name in (*OWN, GONE) or name.startswith(SENT) else None

@@ -31,8 +31,12 @@ _DEFAULTS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-# Dates in one format whatever the server's default. Between two Arrow batches a transaction waits for Spark.
-_SESSION = "set datestyle = 'ISO, YMD'; set timezone = 'UTC'; set idle_in_transaction_session_timeout = 0"
+# Dates, and floats with all their digits, whatever the server's default. Between two Arrow batches a transaction waits
+# for Spark.
+_SESSION = (
+    "set datestyle = 'ISO, YMD'; set timezone = 'UTC'; set extra_float_digits = 1; "
+    "set idle_in_transaction_session_timeout = 0"
+)
 # Answers to a login that stay the same until somebody changes something. They come without an SQLSTATE.
 _REFUSED = re.compile(
     r"authentication failed|no password supplied|pg_hba\.conf|(role|database) \".*\" does not exist|permission denied|"

@@ -50,6 +50,10 @@ def null_key(column: str) -> Failure:
     return Failure(record.MISSING_FIELD, f"key column '{column}' is null")
 
 
+def changed(column: str, value: object, there: str) -> Failure:
+    return Failure(record.OUT_OF_RANGE, shortened(f"column '{column}': {value} cannot be kept exactly as {there}"))
+
+
 def of_sink(sink: str, why: Failure) -> Failure:
     """For a dead letter, which is read far from the sink."""
     return Failure(why.error_class, shortened(f"sink '{sink}': {why.reason}"))

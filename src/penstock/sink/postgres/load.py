@@ -22,8 +22,8 @@ from penstock import errors
 from penstock.record import Failure, shortened
 from penstock.sink.postgres import faults
 from penstock.sink.postgres.connection import Address, Connection, translated
-from penstock.sink.postgres.names import GONE, OFFSET, OWN, SEQ, SOURCE, TASK, TIME, Staging, listed
-from penstock.sink.postgres.text import csv
+from penstock.sink.postgres.names import GONE, OFFSET, OWN, SENT, SEQ, SOURCE, TASK, TIME, Staging, listed
+from penstock.sink.postgres.text import PRINTED, csv
 from penstock.workers import forget_archives
 
 RESULT = "report string"
@@ -61,6 +61,8 @@ class Load:
     order_by: str | None
     placed: bool
     deletes: bool
+    sent: tuple[tuple[str, str, str], ...] = ()  # columns as they are sent, beside those they go into and their types
+    prints: tuple[tuple[str, str], ...] = ()  # columns that are not printed as they are
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         forget_archives()
@@ -103,6 +105,8 @@ class Load:
         """The columns as staging has them, and GONE where rows can be deletes."""
         count = batch.num_rows
         found = {name: batch.column(i) for i, name in enumerate(self.columns)}
+        found |= {name: PRINTED[how](found[name]) for name, how in self.prints}
+        found |= {sent: found[name] for sent, name, _ in self.sent}
         found[TASK] = pa.array(np.full(count, report.task))
         found[SEQ] = pa.array(np.arange(seq, seq + count))
         found[SOURCE] = self._sources(batch, report) if self.placed else pa.nulls(count, pa.int64())
@@ -144,7 +148,7 @@ class Load:
         if self.deletes:
             gone = table.column(GONE)
             told = [*self.key, *([self.order_by] if self.order_by and self.order_by not in self.key else [])]
-            deletes = table.filter(gone).select([*told, *OWN])
+            deletes = table.filter(gone).select([*told, *(sent for sent, name, _ in self.sent if name in told), *OWN])
             table = table.filter(pc.invert(gone)).drop_columns([GONE])
             report.gone += self._into(connection, self.staging.gone, deletes, report)
         report.rows += self._into(connection, self.staging.rows, table, report)
@@ -162,13 +166,18 @@ class Load:
             connection.execute("rollback to savepoint chunk")
             if rows.num_rows == 1:
                 [row] = _rows(rows)
-                self._reject(row, faults.failure(error, row), report)
+                self._reject(row, self._changed(error, row) or faults.failure(error, row), report)
                 return 0
             half = rows.num_rows // 2
             first, second = rows.slice(0, half), rows.slice(half)
             return self._into(connection, target, first, report) + self._into(connection, target, second, report)
         connection.execute("release savepoint chunk")
         return int(rows.num_rows)
+
+    def _changed(self, error: psycopg.Error, row: dict[str, Any]) -> Failure | None:
+        """Where the table takes the value, but as another one."""
+        found = [each for each in self.sent if each[0] == error.diag.constraint_name]
+        return faults.changed(found[0][1], row[found[0][0]], found[0][2]) if found else None
 
     def _reject(self, row: dict[str, Any], why: Failure, report: Report) -> None:
         if row[SOURCE] is None:
@@ -179,7 +188,7 @@ class Load:
 
 def refused(sink: str, row: dict[str, Any], key: Iterable[str], why: Failure) -> errors.SinkFailed:
     """For rows that do not say which record they come from: there is nothing to make a dead letter of."""
-    told = {name: row[name] for name in key or row if name not in (*OWN, GONE)}
+    told = {name: row[name] for name in key or row if name not in (*OWN, GONE) and not name.startswith(SENT)}
     return errors.SinkFailed(
         f"sink '{sink}': PostgreSQL refused a row",
         cause=shortened(f"{why.reason}; the row: {told}"),

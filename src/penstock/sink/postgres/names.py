@@ -90,6 +90,7 @@ SOURCE = "_penstock_source"  # stands for topic and partition; what it means is 
 OFFSET = "_penstock_offset"
 TIME = "_penstock_time"  # the record's timestamp, where it may be needed to compare records of two partitions
 GONE = "_penstock_gone"  # whether a row on its way to a worker is a delete; no column of a table
+SENT = "_penstock_sent_"  # and a column's number: its value as it was sent, where the column may change it
 OWN = {TASK: "bigint not null", SEQ: "bigint not null", SOURCE: "bigint", OFFSET: "bigint", TIME: "bigint"}
 
 

@@ -68,6 +68,10 @@ class PostgresSink:
         with self._connected("look at its table") as connection, self._suitable(incoming.view):
             self._plan(incoming.columns, tables.find(connection, self._table))
 
+    def losses(self, incoming: Incoming) -> list[str]:
+        with self._connected("look at its table") as connection, self._suitable(incoming.view):
+            return self._plan(incoming.columns, tables.find(connection, self._table)).losses()
+
     def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
         with ExitStack() as stack:
             attempt = self._begin(rows.schema, batch, stack, replay)

@@ -35,6 +35,26 @@ def _printable(column: pa.Array) -> pa.Array:
     return column
 
 
+def _as_double(column: pa.Array) -> pa.Array:
+    """Every float is a double, but not the double that its shortest digits say."""
+    kind = column.type
+    return column.cast(pa.list_(pa.float64()) if pa.types.is_list(kind) else pa.float64())
+
+
+def _whole(column: pa.Array) -> pa.Array:
+    """Numbers that are whole as PostgreSQL reads an integer: 5, not 5.00 or 1e+15. Others stay, for it to refuse."""
+    is_whole = pc.equal(pc.trunc(column), column)
+    if pa.types.is_decimal(column.type):
+        integers = pc.trunc(column).cast(pa.decimal128(38, 0), safe=False)
+    else:
+        is_whole = pc.and_(is_whole, pc.less(pc.abs(column), 2.0**63))
+        integers = column.cast(pa.int64(), safe=False)
+    return pc.if_else(is_whole, integers.cast(pa.string()), column.cast(pa.string()))
+
+
+PRINTED = {"double": _as_double, "whole": _whole}
+
+
 def _hex(column: pa.Array) -> pa.Array:
     """bytea: a backslash, an x and the bytes in hex, all of a column at once."""
     column = column.cast(pa.large_binary())
