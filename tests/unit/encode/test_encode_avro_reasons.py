@@ -29,6 +29,7 @@ NANOS = {"type": "long", "logicalType": "timestamp-nanos"}
 LOCAL = {"type": "long", "logicalType": "local-timestamp-micros"}
 UUID = {"type": "string", "logicalType": "uuid"}
 EITHER = ["null", "string", "long"]
+AT_MS, AT_US = (datetime.datetime(1969, 12, 31, 23, 59, 59, us, datetime.UTC) for us in (999_000, 999_999))
 GOOD_UUID = "123e4567-e89b-12d3-a456-426614174000"
 
 
@@ -60,6 +61,7 @@ def raw(column: str, values: list[Any], arrow: pa.DataType) -> pa.RecordBatch:
         (UUID, "string", GOOD_UUID, GOOD_UUID + "\n", record.WRONG_TYPE, f"x: {GOOD_UUID + chr(10)!r} is no uuid"),
         (UUID, "string", GOOD_UUID.upper(), "", record.WRONG_TYPE, "x: '' is no uuid"),
         ({"type": "fixed", "name": "F", "size": 2}, "binary", b"ab", b"abc", record.OUT_OF_RANGE, "x: 3 bytes, not 2"),
+        (MILLIS, "timestamp", AT_MS, AT_US, record.OUT_OF_RANGE, "x: -1 us is not a whole number of ms"),
         (
             MONEY,
             "decimal(5,2)",
@@ -161,7 +163,7 @@ def test_value_that_does_not_fit_fails_its_row_with_a_reason(
 )
 def test_time_outside_the_calendar_is_out_of_range(kind: Any, column: str, bad: int, reason: str) -> None:
     arrow = {"date": pa.date32(), "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us")}[column]
-    values = pa.array([0, bad, 1], pa.int32() if column == "date" else pa.int64()).cast(arrow)
+    values = pa.array([0, bad, 1000], pa.int32() if column == "date" else pa.int64()).cast(arrow)
     encoded = encoder(kind, column)(pa.RecordBatch.from_arrays([values], names=["x"]))
     assert {i: (f.error_class, f.reason) for i, f in encoded.failures.items()} == {
         1: (record.OUT_OF_RANGE, f"x: {reason}")
@@ -288,7 +290,7 @@ def test_types_of_a_referred_schema_are_known() -> None:
         ("boolean", "boolean", True, b"\x01"),
         (MONEY, "decimal(10,4)", Number("1.2800"), b"\x04\x00\x80"),
         (MONEY, "decimal(2,0)", Number("-1"), b"\x02\x9c"),
-        (MILLIS, "timestamp", datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999, datetime.UTC), b"\x01"),
+        (MILLIS, "timestamp", datetime.datetime(1969, 12, 31, 23, 59, 59, 999_000, datetime.UTC), b"\x01"),
         (NANOS, "timestamp", datetime.datetime(1970, 1, 1, 0, 0, 0, 1, datetime.UTC), b"\xd0\x0f"),
         (NANOS, "bigint", 1000, b"\xd0\x0f"),
     ],

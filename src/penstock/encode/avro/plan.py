@@ -11,7 +11,7 @@
 | fixed, duration | binary of that size |
 | decimal on bytes or fixed | decimal of any scale, when the number fits without rounding |
 | date | date |
-| timestamp-millis, -micros; local- | timestamp; timestamp_ntz; cut to the unit, as Spark does |
+| timestamp-millis, -micros; local- | timestamp; timestamp_ntz, when the time fits the unit |
 | timestamp-nanos, local-timestamp-nanos | bigint, the number itself; or timestamp, timestamp_ntz |
 | record, array, map | struct, array, map<string,…> |
 | `["null", X]` | X |

@@ -77,7 +77,7 @@ def _date(path: str) -> Writer:
 
 
 def _timestamp(path: str, logical: str) -> Writer:
-    """Arrow has microseconds. Finer than the schema's unit is cut off towards the past, as Spark does."""
+    """Arrow has microseconds. What is finer than the schema's unit does not fit: it would come back as another time."""
 
     def write(column: pa.Array, places: Places) -> Pieces:
         values = numbers(column)
@@ -86,7 +86,10 @@ def _timestamp(path: str, logical: str) -> Writer:
             places.fail(wrong, path, record.OUT_OF_RANGE, lambda i: f"{int(values[i])} us does not fit nanoseconds")
             return [varints(zigzag(values * 1000))]
         places.fail_times(values, path)
-        return [varints(zigzag(values // 1000 if logical.endswith("millis") else values))]
+        unit = 1000 if logical.endswith("millis") else 1
+        finer = values % unit != 0
+        places.fail(finer, path, record.OUT_OF_RANGE, lambda i: f"{int(values[i])} us is not a whole number of ms")
+        return [varints(zigzag(values // unit))]
 
     return write
 
