@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 # What a writer that only adds files keeps by itself: nothing is removed, and other conditions are looked for.
 _PLAIN_FEATURES = {"appendOnly", "invariants", "timestampNtz"}
+# Of a column: Delta's own, and varchar(n) and char(n), which are text with a length that the engine keeps.
+_CONDITIONS = ("delta.", "__CHAR_VARCHAR_TYPE_STRING")
 _PLAIN_WRITER, _WRITER_BY_FEATURES = 2, 7  # versions between them imply conditions, from 7 on features are named
 
 
@@ -50,9 +52,9 @@ def _fields(type_: Any, of: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _bound(field: dict[str, Any]) -> bool:
-    """Not null, or something that Delta computes or checks: an invariant, an identity, an expression."""
+    """Not null, a length, or something that Delta computes or checks: an invariant, an identity, an expression."""
     nullable = (field.get(name, True) for name in ("nullable", "containsNull", "valueContainsNull"))
-    return not all(nullable) or any(name.startswith("delta.") for name in field.get("metadata", {}))
+    return not all(nullable) or any(name.startswith(_CONDITIONS) for name in field.get("metadata", {}))
 
 
 def _plain(type_: Any) -> Any:

@@ -38,10 +38,17 @@ def invariant(path: str) -> DeltaTable:
     return DeltaTable.create(path, Schema(fields))
 
 
+def length(path: str) -> DeltaTable:
+    short = {"__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"}
+    fields = [Field("id", PrimitiveType("integer")), Field("day", PrimitiveType("string"), metadata=short)]
+    return DeltaTable.create(path, Schema(fields))
+
+
 DEMANDING: dict[str, Change] = {
     "is partitioned by day": lambda path: DeltaTable.create(path, Schema.from_arrow(COLUMNS), partition_by=["day"]),
     "a condition on column id": not_null,
     " condition on column id": invariant,
+    "a condition on column day": length,
     "the constraint large": lambda path: plain(path).alter.add_constraint({"large": "id > 100"}),
     "a writer that knows changeDataFeed": lambda path: plain(path).alter.add_feature(
         TableFeatures.ChangeDataFeed, allow_protocol_versions_increase=True
