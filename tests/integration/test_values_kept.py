@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
+import io
 import json
+import math
+import random
+import struct
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any
 
+import fastavro
 import numpy as np
+import psycopg
+import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
+from psycopg.rows import dict_row
 from pyspark.sql import SparkSession
+from tests.committed import committed
 from tests.databases import Database
 from tests.payments import Heard, Payments
 
@@ -121,6 +133,186 @@ def instant(value: Any) -> dt.datetime:
     if not isinstance(value, dt.datetime):
         value = dt.datetime(value.year, value.month, value.day)
     return value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
+
+
+def logical(kind: str, name: str, **more: int) -> dict[str, Any]:
+    return {"type": kind, "logicalType": name, **more}
+
+
+EVERY_TYPE: dict[str, Any] = {
+    "id": "int",
+    "truth": "boolean",
+    "long": "long",
+    "single": "float",
+    "twice": "double",
+    "text": "string",
+    "raw": "bytes",
+    "sum": logical("bytes", "decimal", precision=20, scale=6),
+    "day": logical("int", "date"),
+    "at": logical("long", "timestamp-micros"),
+    "there": logical("long", "local-timestamp-micros"),
+    "many": {"type": "array", "items": "double"},
+    "bag": {"type": "map", "values": "long"},
+}
+_COARSE = {**EVERY_TYPE, "at": logical("long", "timestamp-millis")}  # finer times do not go in
+_FIRST, _LAST = dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999_999)
+_EPOCH = dt.datetime(1970, 1, 1)
+_TEXTS = ["", " ", "NULL", "\\N", 'q"uo\\te', "a\r\nb ", "\u00fc\U0001f600\u202e", "nul\0", "{1,NULL}", "\t", "\ufeffx"]
+
+
+def generated(records: int) -> list[dict[str, Any]]:
+    """The bounds of every type, and what lies at random between them."""
+    chance = random.Random(20)
+
+    def single() -> float:
+        return struct.unpack("f", chance.randbytes(4))[0]
+
+    def double() -> float:
+        return struct.unpack("d", chance.randbytes(8))[0]
+
+    def moment() -> dt.datetime:
+        return _FIRST + dt.timedelta(microseconds=chance.randint(0, (_LAST - _FIRST) // dt.timedelta(microseconds=1)))
+
+    odd = [0.0, -0.0, math.inf, -math.inf, math.nan, 0.1, 5e-324, 1e308]
+    singles = [*odd[:5], struct.unpack("f", b"\xff\xff\x7f\x7f")[0], struct.unpack("f", b"\1\0\0\0")[0]]
+    moments = [_FIRST, _LAST, _EPOCH, _EPOCH - dt.timedelta(microseconds=1), dt.datetime(1582, 10, 10, 1, 2, 3)]
+    bounds: dict[str, list[Any]] = {
+        "long": [0, 2**63 - 1, -(2**63), 2**53 + 1],
+        "single": singles,
+        "twice": odd,
+        "text": _TEXTS,
+        "raw": [b"", b"\0", b"\\x00", b"\xff\xfe"],
+        "sum": [Decimal(text) for text in ("0.000000", "-0.000001", "99999999999999.999999", "1.500000")],
+        "moment": moments,
+    }
+
+    def one(kind: str, number: int, otherwise: Callable[[], Any]) -> Any:
+        return bounds[kind][number] if number < len(bounds[kind]) else otherwise()
+
+    made = []
+    for n in range(records):
+        at, there = one("moment", n, moment), one("moment", n, moment)
+        made.append(
+            {
+                "id": n,
+                "truth": n % 2 == 0,
+                "long": one("long", n, lambda: chance.randint(-(2**63), 2**63 - 1)),
+                "single": one("single", n, single),
+                "twice": one("twice", n, double),
+                "text": one("text", n, lambda: chance.choice(_TEXTS[:4]) * 3 + str(chance.random())),
+                "raw": one("raw", n, lambda: chance.randbytes(chance.randint(0, 9))),
+                "sum": one("sum", n, lambda: Decimal(chance.randint(-(10**20) + 1, 10**20 - 1)).scaleb(-6)),
+                "day": at.date(),
+                "at": (at.replace(microsecond=at.microsecond // 1000 * 1000) if n % 3 else at).replace(tzinfo=dt.UTC),
+                "there": there,
+                "many": [double() for _ in range(n % 4)],
+                "bag": {f"k{i}": chance.randint(-(2**63), 2**63 - 1) for i in range(n % 3)},
+            }
+        )
+    return made
+
+
+def bits(value: Any, of: str) -> Any:
+    """Of a float, that two of them are one: a zero has a sign, and what is no number is equal to itself."""
+    if isinstance(value, list) and of == "many":
+        return [bits(each, of) for each in value]
+    if isinstance(value, list):  # a map of Arrow's
+        return dict(value)
+    if of not in ("single", "twice", "many"):
+        return value
+    number = float(value)  # JSON has no number that is none: text
+    kind = "f" if of == "single" else "d"
+    return "nan" if math.isnan(number) else struct.pack(kind, number)
+
+
+def told(rows: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """By id, each row once."""
+    found = [{name: bits(row[name], name) for name in EVERY_TYPE} for row in rows]
+    assert len({row["id"] for row in found}) == len(found)
+    return {row["id"]: row for row in found}
+
+
+def test_what_every_sink_holds_is_what_was_decoded(payments: Payments, db: Database) -> None:
+    def schema(name: str, types: dict[str, Any]) -> dict[str, Any]:
+        fields = [{"name": field, "type": kind} for field, kind in types.items()]
+        of = {"type": "record", "name": "Row", "fields": fields}
+        (payments.directory / f"{name}.avsc").write_text(json.dumps(of))
+        return of
+
+    whole, coarse = schema("whole", EVERY_TYPE), schema("coarse", _COARSE)
+    avro = {"format": "avro", "wire": "raw", "schema": "whole.avsc"}
+    columns = {"columns": list(EVERY_TYPE)}
+    for name in ("avro", "coarse", "json"):
+        payments.create(f"{payments.topic}-{name}")
+    payments.spec["source"]["topics"] = {payments.topic: {"view": "rows", "value": avro}}
+    payments.spec["contract"], payments.spec["transform"] = {}, []
+    iceberg = {"catalog": {"type": "hadoop", "warehouse": "warehouse"}}
+    kinds: dict[str, Any] = {
+        "delta": {"delta": {"path": "delta"}},
+        "newest": {"delta": {"path": "newest", "upsert": {"key": ["id"]}}},
+        "parquet": {"parquet": {"path": "parquet"}},
+        "iceberg": {"iceberg": {"table": "n.rows", **iceberg}},
+        "postgres": {"postgres": {"url": db.url, "table": f"{db.schema}.rows"}},
+        "avro": {"kafka": {"topic": f"{payments.topic}-avro", "value": {**avro, **columns}}},
+        "coarse": {
+            "kafka": {"topic": f"{payments.topic}-coarse", "value": {**avro, **columns, "schema": "coarse.avsc"}}
+        },
+        "json": {"kafka": {"topic": f"{payments.topic}-json", "value": {"format": "json", **columns}}},
+    }
+    payments.spec["sinks"] = {name: {"from": "rows", **kind} for name, kind in kinds.items()}
+    sent = generated(200)
+
+    def datum(row: dict[str, Any]) -> bytes:
+        fastavro.schemaless_writer(out := io.BytesIO(), whole, row)
+        return out.getvalue()
+
+    payments.send(*map(datum, sent))
+    payments.run()
+
+    def from_json(value: bytes) -> dict[str, Any]:
+        row = json.loads(value, parse_float=Decimal)
+        times = {name: dt.datetime.fromisoformat(row[name]) for name in ("at", "there")}
+        day = dt.date.fromisoformat(row["day"])
+        return {**row, **times, "day": day, "raw": base64.b64decode(row["raw"]), "sum": Decimal(row["sum"])}
+
+    def records(name: str) -> list[bytes]:
+        return [each.value or b"" for each in committed(payments.bootstrap, f"{payments.topic}-{name}")]
+
+    def datums(name: str, of: dict[str, Any]) -> list[Any]:
+        return [fastavro.schemaless_reader(io.BytesIO(value), of, None) for value in records(name)]
+
+    with psycopg.connect(db.url, row_factory=dict_row) as connection:
+        connection.execute("set timezone = 'UTC'")
+        in_postgres = connection.execute(f"select * from {db.schema}.rows").fetchall()
+    files = sorted((payments.directory / "warehouse").rglob("data/**/*.parquet"))
+    seen = {
+        "delta": DeltaTable(str(payments.directory / "delta")).to_pyarrow_table().to_pylist(),
+        "newest": DeltaTable(str(payments.directory / "newest")).to_pyarrow_table().to_pylist(),
+        "parquet": ds.dataset(payments.directory / "parquet", partitioning="hive").to_table().to_pylist(),
+        "iceberg": ds.dataset(files, format="parquet").to_table().to_pylist(),
+        "postgres": in_postgres,
+        "avro": datums("avro", whole),
+        "coarse": datums("coarse", coarse),
+        "json": map(from_json, records("json")),
+    }
+    dead = [
+        (name, fastavro.schemaless_reader(io.BytesIO(letter.value or b""), whole, None)["id"])
+        for letter in payments.dead()
+        for name in (letter.sinks or "").split(",")
+    ]
+    by_id = {name: {n for sink, n in dead if sink == name} for name in seen}
+    expected = {
+        "postgres": {row["id"] for row in sent if "\0" in row["text"]},
+        "coarse": {row["id"] for row in sent if row["at"].microsecond % 1000},
+    }
+    wanted = told(sent)
+    for name, rows in seen.items():
+        assert by_id[name] == expected.get(name, set()), name
+        held = told(rows)
+        assert held.keys() == wanted.keys() - by_id[name], name
+        for n, row in held.items():
+            assert row == wanted[n], (name, n)
+    assert payments.verify().complete
 
 
 @pytest.mark.parametrize("engine", [False, True], ids=["one-pass", "engine"])
