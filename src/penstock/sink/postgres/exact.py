@@ -89,12 +89,9 @@ def _of_number(kind: str, precision: tuple[int, int] | None, held: _Held) -> Dou
     digits, places = precision or (_DIGITS.get(kind, 0), 0)
     whole, exact = kind in _DIGITS, kind in _DIGITS or precision is not None
     if held.name in _INTEGERS:
-        fits = whole and digits <= _INTEGERS[held.name]
-        return (
-            None
-            if fits
-            else Doubt("numbers out of its range" if whole else "numbers that are not whole or out of its range")
-        )
+        if whole and digits <= _INTEGERS[held.name]:
+            return None
+        return Doubt("numbers out of its range" if whole else "numbers that are not whole or out of its range")
     if held.name == "numeric" and held.first is not None:
         scale = held.second or 0
         if exact and places <= scale:
@@ -130,7 +127,7 @@ def _of_time(kind: str, held: _Held) -> Doubt | None:
     sent_text, places = kind == "string", _PLACES if held.first is None else held.first
     cut = kind != "date" and (sent_text or places < _PLACES)
     finer = f"finer than {places} places of a second" if cut else ""
-    fine = _NO_FINER if sent_text and not held.array else ""
+    fine, no_date = (_NO_FINER, _NO_DATE) if sent_text and not held.array else ("", "")
     match held.name:
         case "date" if kind != "date":
             return Doubt("times other than midnight in UTC", held.same("timestamptz"))
@@ -145,12 +142,10 @@ def _of_time(kind: str, held: _Held) -> Doubt | None:
         case "timestamp without time zone" | "timestamp with time zone" if cut:
             return Doubt(f"times {finer}", held.same("timestamptz") + fine)
         case "time without time zone" if sent_text:
-            no_date = "" if held.array else _NO_DATE
-            return Doubt(
-                f"times with a date, with an offset other than UTC or {finer}", held.same("timetz") + no_date + fine
-            )
+            dies = f"times with a date, with an offset other than UTC or {finer}"
+            return Doubt(dies, held.same("timetz") + no_date + fine)
         case "time with time zone" if sent_text:
-            return Doubt(f"times with a date or {finer}", held.same("timetz") + ("" if held.array else _NO_DATE) + fine)
+            return Doubt(f"times with a date or {finer}", held.same("timetz") + no_date + fine)
         case "time without time zone" | "time with time zone" if cut:
             return Doubt(f"times {finer}", held.same("timetz"))
         case name if name.startswith("interval"):
