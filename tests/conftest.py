@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from penstock.local.broker import Cluster
 from penstock.local.postgres import LocalPostgres
 from tests.payments import Payments
 from tests.processes import QUICK_JVM, running
+
+# How long an example takes says how busy the machine is, and nothing about the code.
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 # A shell that runs the tests in the background ignores Ctrl-C, and every command they start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

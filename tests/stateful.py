@@ -61,7 +61,6 @@ def some_events(count: int, until: int = 400, keys: str = "ab") -> st.SearchStra
 _SETTINGS = settings(
     max_examples=ROUNDS,
     phases=(Phase.explicit, Phase.generate) if ROUNDS > 1 else (Phase.explicit,),
-    deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],

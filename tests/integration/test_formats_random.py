@@ -31,7 +31,7 @@ sys.path.append(str(Path(__file__).parent.parent / "unit" / "decode"))
 import protobuf_strategies as proto
 from arrow_rows import keeps_required, rows
 
-patient = settings(max_examples=15, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+patient = settings(max_examples=15, print_blob=True, suppress_health_check=list(HealthCheck))
 
 
 SAMPLES = {

@@ -88,7 +88,7 @@ def test_any_first_cap_reaches_the_target_within_eight_batches_and_stays_there(f
     assert turns(run) <= 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     rate=st.floats(10, 1e7),
     share=st.floats(0, 0.5),

@@ -32,7 +32,7 @@ from penstock.decode.formats import Prepared
 from penstock.decode.worker import DecodeBatches
 from penstock.record import REASON_LIMIT
 
-patient = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+patient = settings(max_examples=50, suppress_health_check=list(HealthCheck))
 
 CLASSES = {record.NULL_VALUE, record.EMPTY_VALUE, record.MALFORMED, record.OUT_OF_RANGE, record.UNKNOWN_SCHEMA}
 

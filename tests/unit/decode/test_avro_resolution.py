@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from penstock.decode.avro.decoder import AvroDecoder, struct_of
 
-patient = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+patient = settings(max_examples=80, suppress_health_check=list(HealthCheck))
 
 symbols = st.lists(st.sampled_from("RGBXYZ"), min_size=1, max_size=4, unique=True)
 scalars = st.one_of(

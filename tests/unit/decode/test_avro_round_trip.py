@@ -16,7 +16,7 @@ from penstock.decode.avro.decoder import AvroDecoder, struct_of
 from penstock.decode.columns import arrow_type
 from penstock.decode.decoded import Decoded
 
-patient = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+patient = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(params=[1, 10**9], ids=["side by side", "one by one"], autouse=True)

@@ -19,7 +19,7 @@ from penstock.decode.worker import DecodeBatches
 from penstock.record import REASON_LIMIT
 from penstock.spec.types import Struct
 
-patient = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+patient = settings(max_examples=100, suppress_health_check=list(HealthCheck))
 
 CLASSES = {
     record.NULL_VALUE,

@@ -14,7 +14,7 @@ from penstock.decode.decoded import Decoded
 from penstock.decode.json import JsonDecoder
 from penstock.spec.types import Array, Map, Member, Scalar, Struct
 
-patient = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+patient = settings(max_examples=100, suppress_health_check=list(HealthCheck))
 
 
 def decode(struct: Struct, values: list[bytes | None]) -> Decoded:

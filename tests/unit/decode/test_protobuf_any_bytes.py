@@ -19,7 +19,7 @@ from penstock.kafka.schema_registry import RegisteredSchema
 from penstock.record import REASON_LIMIT
 from penstock.schema.protobuf.message import MessageSchema, from_text
 
-patient = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+patient = settings(max_examples=80, suppress_health_check=list(HealthCheck))
 
 CLASSES = {
     record.NULL_VALUE,

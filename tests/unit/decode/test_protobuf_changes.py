@@ -168,7 +168,7 @@ def _agree(told: Any, seen: Any) -> bool:
 
 
 @pytest.mark.parametrize("writer", sorted(KINDS))
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_value_is_read_as_what_was_written_or_its_schema_is_refused(writer: str, data: Any) -> None:
     value = data.draw(KINDS[writer].values)
@@ -182,7 +182,7 @@ def test_a_value_is_read_as_what_was_written_or_its_schema_is_refused(writer: st
             assert _agree(KINDS[writer].told(value), seen), reader
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(sorted(KINDS)), st.data())
 def test_a_value_is_read_by_the_schema_that_wrote_it(name: str, data: Any) -> None:
     value = data.draw(KINDS[name].values)
@@ -208,7 +208,7 @@ def _registered(shape: Shape) -> RegisteredSchema:
     return RegisteredSchema(5, "PROTOBUF", base64.b64encode(file.SerializeToString()).decode())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(shapes, shapes)
 def test_a_field_that_changed_number_is_not_read_as_absent_nor_as_another(writer: Shape, reader: Shape) -> None:
     put = {name: at if kind == F.TYPE_INT32 else f"t{at}" for name, (at, kind) in writer.items()}

@@ -18,7 +18,7 @@ from penstock.decode.protobuf.flat import Flat, suits
 from penstock.schema.protobuf.message import MessageSchema, from_text
 from penstock.schema.protobuf.shape import shape_of
 
-patient = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+patient = settings(max_examples=150, suppress_health_check=list(HealthCheck))
 
 PAYMENT = """
 syntax = "proto3";

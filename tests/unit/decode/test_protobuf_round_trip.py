@@ -16,7 +16,7 @@ from penstock.decode.protobuf.bundle import bundled
 from penstock.decode.protobuf.decoder import ProtobufDecoder, reader_of
 from penstock.schema.protobuf.shape import shape_of, struct_of
 
-patient = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+patient = settings(max_examples=80, suppress_health_check=list(HealthCheck))
 
 
 def decode(schema: Schema, values: list[bytes | None]) -> Decoded:

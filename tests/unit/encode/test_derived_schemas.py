@@ -33,7 +33,7 @@ from penstock.schema.protobuf.message import SchemaMistake, from_text
 from penstock.schema.protobuf.shape import struct_of as protobuf_struct
 from penstock.spec.types import Array, Decimal, Map, Member, Scalar, Struct, Type, parse
 
-patient = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+patient = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 quick = settings(patient, max_examples=30)  # protoc takes its time
 
 Leaf = Callable[[Type], Type]

@@ -48,7 +48,7 @@ def fits(number: Decimal, precision: int, scale: int) -> bool:
     return digits == digits.to_integral_value(context=EXACT) and digits.copy_abs() < 10**precision
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(kinds, kinds, st.booleans(), st.data())
 def test_a_decimal_of_any_digits_is_written_exactly_or_refused(
     column: tuple[int, int], field: tuple[int, int], on_fixed: bool, data: Any

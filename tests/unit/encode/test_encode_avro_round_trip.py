@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from penstock.decode.avro.decoder import AvroDecoder, struct_of
 from penstock.encode.avro.encoder import AvroEncoder
 
-patient = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+patient = settings(max_examples=100, suppress_health_check=list(HealthCheck))
 not_uuid = numbers_of_time.filter(lambda schema: schema["logicalType"] != "uuid")  # any text is one to decode
 schemas = schemas_of(st.one_of(without_odd_times, without_odd_times, not_uuid))
 

@@ -18,7 +18,7 @@ from penstock.encode.protobuf.encoder import ProtobufEncoder
 from penstock.schema.protobuf.shape import struct_of
 from penstock.spec.types import Struct
 
-patient = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+patient = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 
 def in_columns(value: Any) -> Any:

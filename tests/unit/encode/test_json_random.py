@@ -20,7 +20,7 @@ from penstock.encode.encoded import Encoded
 from penstock.encode.json import JsonEncoder
 from penstock.spec.types import Array, Decimal, Map, Scalar, Struct, Type
 
-patient = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+patient = settings(max_examples=120, suppress_health_check=list(HealthCheck))
 
 
 def parsed(value: bytes | None) -> Any:
@@ -96,7 +96,7 @@ def test_a_row_is_written_the_same_alone_and_among_others_and_behind_a_header(da
 
 
 @given(any_struct)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_columns_of_nulls_are_empty_objects_and_no_rows_are_no_values(struct: Struct) -> None:
     nulls = [dict.fromkeys(member.name for member in struct.members)] * 3
     assert checked(encoded_alike(JsonEncoder(struct), batch_of(struct, nulls))) == [b"{}"] * 3

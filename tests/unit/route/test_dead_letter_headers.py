@@ -60,7 +60,7 @@ letters = st.builds(
     schema_id=st.none() | number,
     sinks=st.none() | text,
 )
-patient = settings(max_examples=200, deadline=None)
+patient = settings(max_examples=200)
 
 
 def read(letter: DeadLetter) -> DeadLetter | None:

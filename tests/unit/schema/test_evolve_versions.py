@@ -35,7 +35,7 @@ from penstock.schema.protobuf.message import from_registered
 from penstock.schema.protobuf.shape import struct_of as protobuf_struct
 from penstock.spec.types import Struct
 
-patient = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+patient = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 ABSENT = (None, 0, "", False, [], *DEFAULTS.values())
 
 

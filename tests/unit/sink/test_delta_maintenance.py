@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -67,9 +68,8 @@ def test_small_files_are_joined_and_old_leavings_removed_while_appends_go_on(tab
         file.write_bytes(b"files of a write that has not committed")
     os.utime(old, (time.time() - 9 * 3600,) * 2)
     maintenance = Maintenance(table, Schedule(ALWAYS, ALWAYS, keep=8 * HOUR))
-    began = time.monotonic()
     maintenance.after_batch()
-    assert time.monotonic() - began < 2  # it only starts it
+    assert maintenance.running  # it was only started
     appended = 0
     while maintenance.running:
         append(table)
@@ -85,9 +85,9 @@ def test_merge_waits_no_longer_than_declared_and_the_table_is_whole(table: Path)
     version = DeltaTable(str(table)).version()
     maintenance = Maintenance(table, Schedule(ALWAYS, at_most=timedelta(milliseconds=50)))
     maintenance.after_batch()
-    began = time.monotonic()
-    maintenance.give_way()  # its process has not even loaded its libraries by then
-    assert time.monotonic() - began < 2
+    assert maintenance._running
+    os.kill(maintenance._running.pid, signal.SIGSTOP)  # while it loads its libraries: it would never end by itself
+    maintenance.give_way()
     assert not maintenance.running
     assert (DeltaTable(str(table)).version(), rows(table)) == (version, 100)
     patient = Maintenance(table, Schedule(ALWAYS, at_most=timedelta(minutes=1)))

@@ -70,19 +70,19 @@ def check(content: bytes) -> None:
         assert str(mistake).startswith(str(file))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_pipeline_or_mistakes(content: bytes) -> None:
     check(content)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(PIECES, max_size=30).map("".join))
 def test_any_text_of_yaml_pieces_is_a_pipeline_or_mistakes(content: str) -> None:
     check(content.encode("utf-8"))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.integers(0, len(EXAMPLE)), st.integers(0, 30), st.lists(PIECES, max_size=4).map("".join))
 def test_the_example_with_a_hole_is_a_pipeline_or_mistakes(at: int, gone: int, new: str) -> None:
     check((EXAMPLE[:at] + new + EXAMPLE[at + gone :]).encode("utf-8"))
@@ -98,7 +98,7 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     st.sampled_from(
         [
@@ -184,7 +184,7 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
     )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(pipelines())
 def test_a_pipeline_written_out_loads_equal(pipeline: Pipeline) -> None:
     data = pipeline.model_dump(by_alias=True, exclude_defaults=True, mode="json")
