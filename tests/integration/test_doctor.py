@@ -108,7 +108,7 @@ def test_records_that_die(payments: Payments) -> None:
     payments.run()
     named(["dead-letters"], causes(payments))
     page = payments.cli("doctor", str(payments.file), expect=1).stdout
-    assert "warning[dead-letters]\n  35.0% of the records die\n" in page
+    assert "warning[dead-letters]\n  35.0% of records are dead letters\n" in page
     assert "- 30 × decode, malformed: " in page
     assert f"fix: penstock dlq stats {payments.file}" in page
     payments.spec["contract"] = {}

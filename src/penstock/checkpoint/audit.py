@@ -88,7 +88,9 @@ def breaks(entries: Iterable[Entry]) -> list[Fault]:
     for entry in entries:
         file, holes = file_of(entry.batch), HOLES & set(entry.accepted)
         if entry.batch != follows:
-            text = f"the ledger has no entry for batches {follows} to {entry.batch - 1}"
+            last = entry.batch - 1
+            missing = f"batch {last}" if follows == last else f"batches {follows} to {last}"
+            text = f"the ledger has no entry for {missing}"
             found.append(Fault("ledger-gap", text, file, accepted=entry.batch if holes else None))
         if LedgerDamaged.code in holes:
             found = _accepted(found, entry.batch)

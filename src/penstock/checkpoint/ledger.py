@@ -24,6 +24,7 @@ from penstock.errors import CheckpointForeign, counted
 from penstock.record import OffsetRange
 
 BATCHES_PER_FILE = 1000
+_CHUNK_BYTES = 256 * 1024
 _RANGES = ("lost", "doubtful", "skipped", "again")
 
 
@@ -176,7 +177,7 @@ class Ledger:
         """The hash of the newest line up to the end of a file: what the next one there follows."""
         before = [each for each in self._files() if each.name <= file]
         for each in reversed(before):
-            for line in reversed(each.read_bytes().split(b"\n")):
+            for line in _last_first(each):
                 if ties := chain.ties_of(line):
                     return ties.hash
         untied = (line for each in before for line in each.read_bytes().split(b"\n") if line)
@@ -236,6 +237,19 @@ def entries_in(file: str, lines: Iterable[bytes]) -> list[Entry]:
             continue  # cut off by a crash, see above; or damaged, which `checkpoint.audit` finds
         entries[entry.batch] = entry
     return [entries[batch] for batch in sorted(entries)]
+
+
+def _last_first(file: Path) -> Iterator[bytes]:
+    """The lines of a file from its end: whoever wants the last one does not read the others."""
+    with file.open("rb") as source:
+        at, left = source.seek(0, os.SEEK_END), b""
+        while at:
+            size = min(at, _CHUNK_BYTES)
+            at -= size
+            source.seek(at)
+            left, *lines = (source.read(size) + left).split(b"\n")
+            yield from reversed(lines)
+        yield left
 
 
 def _ends_with_newline(file: Any) -> bool:

@@ -114,7 +114,7 @@ def _asked(pipeline: Pipeline, stop: StopRequest, display: Display, *, is_backfi
             return  # `timeout` sends it twice: to the process, and to its group
         stop.ask()
         if not display.running:
-            output.note("stopping: nothing was read yet")
+            output.note("stopping before the first batch")
             raise StoppedInStart
         at_once = not is_backfill and batch_of(pipeline.trigger) is not None
         output.note("stopping" if at_once else "stopping at the end of this batch")

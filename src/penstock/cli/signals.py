@@ -44,7 +44,8 @@ def heeded(asked: Callable[[int], None], is_starting: Callable[[], bool]) -> Ite
             while number := heard.recv(1):
                 if number[0] in _ENDING and is_starting():
                     time.sleep(_ENDS_WITHIN_S)
-                    os._exit(0)
+                    if is_starting():  # the main thread may have come to its batches meanwhile, and ends at one's end
+                        os._exit(0)
 
     with told:
         told.setblocking(False)

@@ -208,8 +208,8 @@ def undecided(config: dict[str, str], group: str, places: Iterable[Place]) -> li
 def left_open(open_for: timedelta = OPEN_FOR) -> str:
     """How long a transaction can last."""
     return (
-        f"if its process was killed, Kafka ends it {span(open_for.total_seconds())} after it began, unless "
-        "`transaction_timeout` was another one then"
+        f"if its process was killed, the broker aborts it {span(open_for.total_seconds())} after it began (if "
+        "`transaction_timeout` has not changed since)"
     )
 
 

@@ -30,9 +30,9 @@ def dead_letters(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         "dead-letters",
         "critical" if share >= _MOST else "warning",
-        f"{share:.1%} of the records die" + (", and far fewer did before" if risen(found) else ""),
+        f"{share:.1%} of records are dead letters" + (f", up from {before:.1%}" if risen(found) else ""),
         tuple(evidence),
-        "penstock dlq stats FILE; mend the spec or the producer, then: penstock dlq replay FILE",
+        "penstock dlq stats FILE; fix the spec or the producer, then: penstock dlq replay FILE",
         {"share": round(share, 6), "share_before": round(before, 6), "read": found.read, "dead": found.dead},
     )
 

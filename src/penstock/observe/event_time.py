@@ -29,7 +29,7 @@ def ahead(facts: Facts) -> Iterator[Finding]:
     if step is None or step.ahead_s <= FAST_CLOCK_S:
         return
     at, away = time_text(round(step.watermark_s * 1000)), _away(step.ahead_s)
-    evidence = [f"it is at {at}: until then rows with a sound event time are late"]
+    evidence = [f"it is at {at}: until then rows with correct event times are dropped as late"]
     if step.moved_by is None:
         evidence.append("batches that are no longer looked back at brought it there")
     else:
@@ -53,7 +53,7 @@ def _anew(step: Timed) -> str:
     allowed = step.bound_s is not None and step.ahead_s + (step.late_after_s or 0.0) <= step.bound_s
     smaller = f", with a smaller `ahead` of '{step.view}' than {_away(step.bound_s or 0.0)}" if allowed else ""
     return (
-        f"nothing brings it back: begin anew with another `checkpoint:`, other sinks, and `start:` {begin}{smaller}; "
+        f"a watermark never moves back: start over with a new `checkpoint:`, new sinks, and `start:` {begin}{smaller}; "
         "the record is a dead letter then"
     )
 

@@ -134,7 +134,7 @@ def spent_budget(facts: Facts) -> Iterator[Finding]:
         f"the dead-letter budget is spent: {failed.what}",
         (*(failed.cause or f"batch {facts.stuck.batch} is not written").splitlines(), _NOBODY),
         failed.advice
-        or f"mend the spec or the producer, then: penstock run FILE; or: penstock run FILE --accept {BUDGET}",
+        or f"fix the spec or the producer, then: penstock run FILE; or: penstock run FILE --accept {BUDGET}",
         {"batch": facts.stuck.batch},
     )
 
@@ -202,7 +202,7 @@ def never_ran(facts: Facts) -> Iterator[Finding]:
 
 def between_runs(facts: Facts) -> Iterator[Finding]:
     if facts.rest == "caught-up" and facts.lag.total and not _refused(facts):
-        what = "the last run read what there was, and ended; records came since"
+        what = "the last run caught up and exited; new records have arrived since"
         yield Finding("between-runs", "note", what, (_wait(facts),), f"{_RUN}, when the next run is due")
 
 

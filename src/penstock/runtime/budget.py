@@ -152,7 +152,7 @@ def stop(budget: Budget, batch: int, dead: int, share: Share, reasons: list[dict
         f"{share.dead:,} of {share.read:,} records of {over} are dead ({share.of_all:.1%}), "
         f"the budget is {budget.share:.1%}",
         cause="\n".join([*looked_at, *named(reasons), *before]),
-        next_command="nothing of the batch is written: mend the spec or the producer, then: penstock run FILE; "
+        next_command="nothing of the batch is written: fix the spec or the producer, then: penstock run FILE; "
         f"or let this batch through: penstock run FILE --accept {DeadLetterBudget.code}",
         facts={
             "batch": batch,

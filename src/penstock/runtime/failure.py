@@ -107,7 +107,7 @@ def _quoting(blamed: str | None, raised: list[str], lines: list[str], log: Path,
 
 def _by_sign(lines: list[str], log: Path, disks: Disks) -> PenstockError:
     if memory := _first(lines, _OUT_OF_MEMORY):
-        return death.engine_out_of_memory(memory)
+        return death.task_out_of_memory(memory)
     if other_state := _first(lines, _OTHER_STATE):
         return CheckpointForeign(
             "the state in the checkpoint does not fit the steps",

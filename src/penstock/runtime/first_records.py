@@ -97,7 +97,7 @@ def _stop(batch: int, read: int, dead: int, why: list[dict[str, object]]) -> Dea
     return DeadLetterBudget(
         f"{dead:,} of the first {read:,} records are dead ({dead / read:.1%}): nearly all of them",
         cause="\n".join([*named(why), "where nearly all die, the format, the schema or the contract is wrong"]),
-        next_command=f"nothing of batch {batch} is written: mend the spec or the producer, then: penstock run FILE; "
+        next_command=f"nothing of batch {batch} is written: fix the spec or the producer, then: penstock run FILE; "
         f"or, if they are to die: penstock run FILE --accept {DeadLetterBudget.code} (in a backfill `budget: none` "
         "under `dead_letters:`)",
         facts={

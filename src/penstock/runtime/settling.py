@@ -103,7 +103,7 @@ def per_batch(spark: SparkSession, pipeline: Pipeline, transform: Transform, inl
 def losses(outlets: Collection[Outlet], told: Mapping[str, Incoming]) -> list[str]:
     """What to say before the first batch of columns that a place has with another type."""
     converting = [outlet.sink for outlet in outlets if isinstance(outlet.sink, Converting) and outlet.sink.name in told]
-    return [f"sink '{sink.name}': {loss}" for sink in converting for loss in sink.losses(told[sink.name])]
+    return [f"sink '{sink.name}': {loss}" for sink in converting for loss in sink.losses()]
 
 
 def _apart(pipeline: Pipeline, rows: DataFrame, sources: Iterable[DataFrame], inlets: Iterable[Inlet]) -> str:

@@ -109,7 +109,7 @@ def _observed(observation: Observation) -> dict[str, Any]:
     waiter.join(_PATIENCE_S)
     if not found and not waiter.is_alive():
         raise EngineFailed(
-            "the engine has ended a batch and counted none of its rows",
+            "the engine ended a batch without counting its rows",
             cause="it saw on the way that they could not reach the sink, and did not read them",
             next_command="report it, with the steps of the spec; nothing of the batch is committed",
         )

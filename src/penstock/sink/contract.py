@@ -96,8 +96,9 @@ class Sink(Protocol):
 class Converting(Protocol):
     """A sink that writes into types of the place's own, where the place has them already."""
 
-    def losses(self, incoming: Incoming) -> list[str]:
-        """Columns of which the place cannot hold every value as it is, and what becomes of those. For `plan`."""
+    def losses(self) -> list[str]:
+        """Columns of which the place cannot hold every value as it is, and what becomes of those. Asked after `suits`,
+        to warn of them; asks nobody itself."""
 
 
 @runtime_checkable

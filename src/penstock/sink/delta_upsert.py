@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from penstock.record import Batch
@@ -33,6 +34,7 @@ _CONF = {
     "userMetadata": "spark.databricks.delta.commitInfo.userMetadata",
 }
 _MANY = 200  # partitions: more of them would make a long condition and leave out little
+_UNCHANGED = (bool, int, str, date)
 # The rows are kept already (`latest.py`): Delta need not write them down a second time.
 _KEPT = {"spark.databricks.delta.merge.materializeSource": "none"}
 
@@ -120,5 +122,10 @@ class DeltaUpsertSink(OfDelta):
 
 
 def _among(found: Latest) -> dict[str, list[Any]]:
-    """Values that let Delta leave out whole partitions."""
-    return {name: values for name, values in found.among.items() if 0 < len(values) <= _MANY}
+    """Values that let Delta leave out whole partitions. Only of types that come back from Python as they were: a
+    timestamp goes through the time zone of the driver's machine, and a row that is not found is inserted again."""
+    return {
+        name: values
+        for name, values in found.among.items()
+        if 0 < len(values) <= _MANY and all(type(value) in _UNCHANGED for value in values)
+    }

@@ -169,8 +169,8 @@ class Spark(Part):
     master: Text = Field("local[*]", description="Spark master. `local[*]` is this machine with all its cores.")
     conf: dict[str, Setting] = Field(
         default_factory=dict,
-        description="Spark configuration, passed on as it is. A value with a reference stands on no command line; Java "
-        "options of executors take none.",
+        description="Spark configuration, passed on as it is. Values with a reference never appear on a command "
+        "line; Java options of executors take none.",
     )
 
 

@@ -26,8 +26,8 @@ _LATE_AFTER = (
     "of another stateful one: that one's counts."
 )
 _AHEAD = (
-    "How far ahead of the clock an event time may be. Past that a record is a dead letter: the watermark would follow "
-    "it, and every other record would be late."
+    "How far ahead of the clock an event time may be. Past that a record is a dead letter: otherwise it "
+    "would advance the watermark and make all other records late."
 )
 _HOUR = timedelta(hours=1)
 _EMIT = "`append`: a row once, when it is final. `update`: a row whenever it has changed, for sinks that upsert. "

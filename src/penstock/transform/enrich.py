@@ -87,7 +87,7 @@ def lacking(view: str, how: Enrich, made: dict[str, DataFrame], references: Refe
         raise StepFailed(
             f"step '{view}': reference '{how.reference}' lacks the keys of more than {MOST:,} records of a batch",
             cause=next(iter(found.values())).reason,
-            next_command=f"mend the reference '{how.reference}'; or let the columns be null: `missing: null`",
+            next_command=f"fix the reference '{how.reference}'; or let the columns be null: `missing: null`",
             facts={"view": view, "reference": how.reference},
         )
     return found

@@ -29,7 +29,7 @@ _COMPARES = (
     "over all batches: a `deduplicate` step, or an `upsert` sink, which keeps one row per key",
 )
 _RANKS = (
-    "computes over neighbouring rows",
+    "uses window functions",
     "each batch has its own first row, rank and running total",
     "over all batches: a `window`, `deduplicate` or `state` step, or an `upsert` sink, which keeps one row per key",
 )
@@ -56,7 +56,8 @@ class PerBatch:
     instead: str
 
     def __str__(self) -> str:
-        return f"step '{self.view}' {self.does} per batch: {self.means}; {self.instead}; if it is meant: `{MEANT}`"
+        said = f"step '{self.view}' {self.does} within each batch, not across the stream"
+        return f"{said}: {self.means}; {self.instead}; to accept this: `{MEANT}`"
 
 
 def per_batch(step: Step, rows: DataFrame, made: dict[str, DataFrame], whole: Collection[str]) -> list[PerBatch]:

@@ -72,7 +72,7 @@ def test_pipeline_that_waits_for_its_next_run_is_not_said_to_have_stopped(
     assert capsys.readouterr().out == (
         "payments: not running, 700 offsets behind\n"
         "note[between-runs]\n"
-        "  the last run read what there was, and ended; records came since\n"
+        "  the last run caught up and exited; new records have arrived since\n"
         "    - 700 offsets wait\n"
         "    fix: penstock run p.yaml, when the next run is due\n"
         "partitions: records wait in 2, nothing waits in 2\n"

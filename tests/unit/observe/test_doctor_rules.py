@@ -343,7 +343,7 @@ def test_share_of_dead_letters_is_named_where_it_is_high_or_has_risen(dying: Dyi
 def test_dead_letters_are_named_with_the_reason_and_the_command_and_not_beside_a_spent_budget() -> None:
     dying = Dying(3, 1_000, 910, 20, 20_000, 80, [("decode, malformed: t-0 offset 4: no JSON", 900)])
     [found] = examine(replace(HEALTHY, dying=dying))
-    assert found.what == "91.0% of the records die, and far fewer did before"
+    assert found.what == "91.0% of records are dead letters, up from 0.4%"
     assert found.evidence == (
         "910 of 1,000 records of the last 3 batches are dead letters",
         "in the 20 batches before it was 0.4%",

@@ -51,7 +51,7 @@ def test_watermark_far_ahead_of_the_clock_is_the_cause_of_late_rows_and_needs_a_
     assert "batch 7" in found.evidence[1]
     assert "events-0 [100, 200)" in found.evidence[1]
     assert found.evidence[2] == "250 of 10,000 rows came too late"
-    assert "another `checkpoint:`, other sinks, and `start:` before what batch 7 read; the record" in found.fix
+    assert "a new `checkpoint:`, new sinks, and `start:` before what batch 7 read; the record" in found.fix
     allowed = replace(far, ahead_s=5_000_000.0, bound_s=6_000_000.0, moved_by=None)
     [found] = examine(replace(FACTS, timed=allowed))
     assert "with a smaller `ahead` of 'w' than 69 days; the record" in found.fix

@@ -21,21 +21,23 @@ _LAST_WORDS = "Terminating due to "
 _ENDING_S = 5.0  # how long a process that no longer answers may take to end
 _TAIL = 20_000  # bytes of a log in which last words are looked for
 _SMALLER = "make the batch smaller: penstock split FILE (and `rate: {max_offsets: ...}` for those after it)"
-_ENGINE_ADVICE = (
-    f"give it more memory (`spark: {{conf: {{spark.driver.memory: 4g}}}}`; 1g unless it is set), or {_SMALLER}"
-)
-_WORKER_ADVICE = (
-    f"give the machine more memory, or the pipeline fewer cores (`spark: {{master: 'local[1]'}}`), or {_SMALLER}"
+_MORE_FOR_ENGINE = "give it more memory (`spark: {conf: {spark.driver.memory: 4g}}`; 1g unless it is set)"
+_MORE_FOR_EXECUTOR = "give executors more memory (`spark: {conf: {spark.executor.memory: 4g}}`; 1g unless it is set)"
+_MORE_FOR_WORKER = "give the machine more memory, or the pipeline fewer cores (`spark: {master: 'local[1]'}`)"
+_MORE_FOR_WORKER_OF_EXECUTOR = (
+    "give executors more memory beside Java's (`spark: {conf: {spark.executor.memoryOverhead: 2g}}`), or fewer cores "
+    "(`spark.executor.cores`)"
 )
 
 _log: Path | None = None  # of the engine that this process has; None: it has none
+_is_local = True  # its tasks run in it, and not in executors on a cluster
 _kills_before: int | None = None
 
 
-def watched(log: Path) -> None:
+def watched(log: Path, *, is_local: bool) -> None:
     """Called when the engine is started: from here on kills by the kernel are counted."""
-    global _log, _kills_before
-    _log, _kills_before = log, _kills()
+    global _log, _is_local, _kills_before
+    _log, _is_local, _kills_before = log, is_local, _kills()
 
 
 def of_engine() -> PenstockError | None:
@@ -58,19 +60,27 @@ def of_engine() -> PenstockError | None:
 
 
 def engine_out_of_memory(cause: str) -> OutOfMemory:
-    return OutOfMemory(
-        "the engine ran out of memory", cause=cause, next_command=f"{_ENGINE_ADVICE}; then: penstock run FILE"
-    )
+    return _out_of_memory("the engine", cause, _MORE_FOR_ENGINE)
+
+
+def task_out_of_memory(cause: str) -> OutOfMemory:
+    """Of Java, wherever the tasks run."""
+    return engine_out_of_memory(cause) if _is_local else _out_of_memory("an executor", cause, _MORE_FOR_EXECUTOR)
 
 
 def worker_out_of_memory(cause: str) -> OutOfMemory:
-    advice = f"{_WORKER_ADVICE}; then: penstock run FILE"
-    return OutOfMemory("a Python worker ran out of memory", cause=cause, next_command=advice)
+    return _out_of_memory("a Python worker", cause, _MORE_FOR_WORKER if _is_local else _MORE_FOR_WORKER_OF_EXECUTOR)
+
+
+def _out_of_memory(who: str, cause: str, more: str) -> OutOfMemory:
+    return OutOfMemory(
+        f"{who} ran out of memory", cause=cause, next_command=f"{more}, or {_SMALLER}; then: penstock run FILE"
+    )
 
 
 def of_worker(said: str, log: Path) -> PenstockError:
     """What to say where a Python worker ended without a word. `said`: by the engine."""
-    if killed := _killed_by_kernel():
+    if _is_local and (killed := _killed_by_kernel()):
         return worker_out_of_memory(f"its process was killed, and {killed}")
     return EngineFailed(
         "a Python worker of the engine died",
@@ -120,13 +130,20 @@ def _killed_by_kernel() -> str | None:
     if now is None or _kills_before is None or now == _kills_before:
         return None
     killed = counted(now - _kills_before, "process", "processes")
-    return f"since the engine started the kernel killed {killed} for want of memory"
+    return f"the kernel's OOM killer has ended {killed} since the engine started"
 
 
 def _kills() -> int | None:
-    """How many processes the kernel has killed for want of memory; None where it does not say."""
-    try:
-        lines = Path("/proc/vmstat").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
+    """How many processes the kernel has killed for want of memory: of our control group, such as a container, where it
+    says so, else of the machine. None where it does not say."""
+    groups = Path("/proc/self/cgroup")
+    with suppress(OSError):
+        group = next((g[3:] for g in groups.read_text().splitlines() if g.startswith("0::")), "").strip("/")
+        return _count_in(Path("/sys/fs/cgroup", group, "memory.events"))
+    with suppress(OSError):
+        return _count_in(Path("/proc/vmstat"))
+    return None
+
+
+def _count_in(file: Path) -> int | None:
+    return next((int(line.split()[1]) for line in file.read_text().splitlines() if line.startswith("oom_kill ")), None)

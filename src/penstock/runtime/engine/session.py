@@ -145,7 +145,7 @@ def start(
         for name, value in conf.items():
             builder = builder.config(name, value)
         try:
-            death.watched(log)
+            death.watched(log, is_local=master.startswith("local"))
             launch(conf, secret, log)
             with _bounded(shown):
                 spark = builder.getOrCreate()

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.ledger import StepCount
 from penstock.checkpoint.log import SparkLog
-from penstock.errors import PenstockError, StepFailed, first_line
+from penstock.errors import PenstockError, StepFailed, counted, first_line
 from penstock.record import KAFKA, OUT_OF_RANGE, PLACE, Failure, OffsetRange, shortened
 from penstock.runtime.culprits import searching, speaks_of_a_value, whole, without
 from penstock.runtime.inlet import RAW, Inlet, Position, is_one_of, source_views
@@ -60,6 +60,7 @@ _CONF = {
 
 OWN_CHECK = "spark.sql.streaming.unsupportedOperationCheck"  # the engine's; see `supported`
 _EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+_MOST_AHEAD = 100_000  # records of a batch that SQL dates too far ahead: their positions are kept in the driver
 
 
 class Replanned(Exception):
@@ -260,6 +261,8 @@ class Flow:
             came, untimed, too_late = came + found["came"], untimed + found["untimed"], too_late + found["late"]
             too_far += found["ahead"]
             if found["ahead"] and traceable(rows, sources):
+                if found["ahead"] > _MOST_AHEAD:
+                    raise _all_ahead(first.view, of, found["ahead"])
                 dead |= _ahead_of_clock(first.view, of, rows.where(is_ahead))
         said = dict(zip([each.view for each in reversed(self.transform.keeping)], self._running.said(), strict=False))
         result = {}
@@ -324,6 +327,15 @@ class Flow:
 def flow(pipeline: Pipeline, transform: Transform, log: SparkLog, directory: Path) -> Flow | None:
     """None for a pipeline that keeps no state."""
     return Flow(pipeline, transform, log, directory / "set-aside.json") if transform.keeping else None
+
+
+def _all_ahead(view: str, of: Input, number: int) -> StepFailed:
+    return StepFailed(
+        f"step '{view}': {counted(number, 'record')} of a batch would die, because {of.bound} is not true of them",
+        cause=f"SQL makes `{of.time}` of what they hold: most likely in another time zone than theirs",
+        next_command=f"correct the step that makes `{of.time}`, or allow more (`ahead`), then: penstock run FILE",
+        facts={"view": view, "limit": _MOST_AHEAD},
+    )
 
 
 def _ahead_of_clock(view: str, of: Input, rows: DataFrame) -> dict[Position, Failure]:

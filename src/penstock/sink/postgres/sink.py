@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _FETCH = 50_000  # rows a time, when `verify` reads a table
 
 
-@dataclass(frozen=True)
+@dataclass
 class PostgresSink:
     """`url` is resolved already, and may hold a password. Without `key` rows are appended. With it they replace the row
     that has their key or, where `_deleted` is true, delete it."""
@@ -51,6 +51,7 @@ class PostgresSink:
     key: tuple[str, ...] = ()
     order_by: str | None = None  # of two rows of a key the one with the larger value counts, however late it comes
     guarantee: str = "exactly-once: a batch and its ledger row are one PostgreSQL transaction"
+    _agreed: Plan | None = field(default=None, repr=False, compare=False)  # for the rows that `suits` was told of
 
     def prepare(self, batch: Batch, known: Known, accepted: frozenset[str]) -> None:
         with self._connected("look at its table") as connection, self._suitable():
@@ -65,12 +66,14 @@ class PostgresSink:
             require_own(self.name, place, batch, newest, accepted)
 
     def suits(self, incoming: Incoming) -> None:
-        with self._connected("look at its table") as connection, self._suitable(incoming.view):
-            self._plan(incoming.columns, tables.find(connection, self._table))
+        self._agreed = self._plan_for(incoming)
 
-    def losses(self, incoming: Incoming) -> list[str]:
+    def losses(self) -> list[str]:
+        return self._agreed.losses() if self._agreed else []
+
+    def _plan_for(self, incoming: Incoming) -> Plan:
         with self._connected("look at its table") as connection, self._suitable(incoming.view):
-            return self._plan(incoming.columns, tables.find(connection, self._table)).losses()
+            return self._plan(incoming.columns, tables.find(connection, self._table))
 
     def write(self, batch: Batch, rows: DataFrame, *, replay: bool) -> Written:
         with ExitStack() as stack:
@@ -85,9 +88,8 @@ class PostgresSink:
 
     def one_pass(self, incoming: Incoming) -> OnePassPostgres | str:
         """The short way, or why such rows cannot take it."""
-        with self._connected("look at its table") as connection, self._suitable(incoming.view):
-            if self._plan(incoming.columns, tables.find(connection, self._table)).taken() is None:
-                return "the engine makes columns for PostgreSQL of what its rows hold"
+        if self._plan_for(incoming).taken() is None:
+            return "the engine makes columns for PostgreSQL of what its rows hold"
         return OnePassPostgres(self.name, partial(self._begin, incoming.columns))
 
     def _begin(self, columns: StructType, batch: Batch, stack: ExitStack, replay: bool) -> Attempt | Written:
