@@ -119,9 +119,8 @@ def test_plan_and_run_warn_of_an_aggregate_with_its_line_and_per_batch_silences_
     payments.send(*(good(n) for n in range(20)), key=b"k")  # one partition, so two batches
     [warning] = planned(payments)
     line = 1 + payments.file.read_text().splitlines().index("- view: totals")
-    assert warning.startswith(
-        f"{payments.file}:{line}: step 'totals' groups rows within each batch, not across the stream: one `account` in two "
-    )
+    said = "step 'totals' groups rows within each batch, not across the stream: one `account` in two batches"
+    assert warning.startswith(f"{payments.file}:{line}: {said}")
     assert "`window`" in warning
     assert "`per: batch`" in warning
     heard = Heard()
