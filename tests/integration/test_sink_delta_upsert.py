@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,25 @@ def test_order_by_decides_inside_a_batch_and_against_the_table(spark: Any, tmp_p
     assert held(sink) == AFTER_FIRST
     assert hand(sink, 1, changes(spark, *OLDER)) == Written(5, superseded=3)
     assert held(sink) == AFTER_OLDER
+
+
+@pytest.mark.parametrize("kind", ["timestamp_ntz", "timestamp", "date"])
+def test_row_of_a_partition_by_time_is_found_again_in_any_time_zone(
+    spark: Any, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql import functions as F
+
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        sink = DeltaUpsertSink("state", tmp_path / "state", ("id", "at"), partition_by=("at",))
+        at = F.lit("2026-07-01 12:00:00").cast(kind)
+        for number in range(2):
+            hand(sink, number, changes(spark, ("a", number, None, False, number)).withColumn("at", at))
+        assert held(sink) == {"a": 1}
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_crash_before_the_merge_and_batches_without_rows(spark: Any, sink: DeltaUpsertSink) -> None:
