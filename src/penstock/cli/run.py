@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,9 +17,13 @@ from penstock.cli.signals import StoppedInStart, heeded
 from penstock.errors import BadArgument, PenstockError
 
 if TYPE_CHECKING:
+    import threading
+
     from penstock.cli.live import Display
     from penstock.runtime.watch import StopRequest
     from penstock.spec.model import Pipeline
+
+_HEARD_WITHIN_S = 0.2  # the thread that hears of signals may be behind the main one
 
 
 @app.command()
@@ -71,7 +75,8 @@ def run(
     stop, empty = StopRequest(), False
 
     try:
-        with heeded(_asked(pipeline, stop, display, is_backfill=first is not None), lambda: not display.running):
+        asked = _asked(pipeline, stop, display, is_backfill=first is not None)
+        with heeded(asked, lambda: not display.running) as came_in_start, _no_failure_of(came_in_start, display):
             if first is not None and end is not None:
                 at = backfill.run(pipeline, backfill.Range(first, end), name, watch=display, stop=stop)
                 empty = SparkLog(at.spark).planned() is None
@@ -81,7 +86,7 @@ def run(
             else:
                 supervise.run(pipeline, until_caught_up=until_caught_up, accept=accept or (), watch=display, stop=stop)
     except StoppedInStart:
-        pass
+        stop.ask()
     finally:
         display.close()
     facts = display.summary()
@@ -95,6 +100,17 @@ def run(
         before = "there is no offset in the range" if empty else "the range was done before, nothing is left of it"
         ended = "the range is done" if facts["batches"] else before
     output.say(f"{pipeline.name}: {ended}; {live.totals(display.progress, facts['seconds'])}")
+
+
+@contextmanager
+def _no_failure_of(stop_in_start: threading.Event, display: Display) -> Iterator[None]:
+    """A start that was told to end has not failed, whatever it stumbled over while it ended."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        if not display.running and stop_in_start.wait(_HEARD_WITHIN_S):
+            raise StoppedInStart from error
+        raise
 
 
 def _asked(pipeline: Pipeline, stop: StopRequest, display: Display, *, is_backfill: bool) -> Callable[[int], None]:

@@ -25,12 +25,15 @@ class StoppedInStart(KeyboardInterrupt):
 
 
 @contextmanager
-def heeded(asked: Callable[[int], None], is_starting: Callable[[], bool]) -> Iterator[None]:
-    """Signals that ask for an end ask for it, and do not end the process. Entered in the main thread.
+def heeded(asked: Callable[[int], None], is_starting: Callable[[], bool]) -> Iterator[threading.Event]:
+    """Signals that ask for an end ask for it, and do not end the process. Entered in the main thread. Yields whether
+    one came during the start: whatever the start then fails with is its consequence.
 
     A client that waits for a server in native code keeps the main thread from its signals, for half a minute. So a
-    thread hears of them too, and ends the process; the engine's process ends with it, and the lock is free.
+    thread hears of them too, and ends the process; the engine's process ends with it, and the lock is free. While
+    PySpark starts the engine it takes Ctrl-C for itself, which only that thread hears then.
     """
+    came_in_start = threading.Event()
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
 
     def come(number: int, _frame: FrameType | None) -> None:
@@ -43,6 +46,7 @@ def heeded(asked: Callable[[int], None], is_starting: Callable[[], bool]) -> Ite
         with heard:
             while number := heard.recv(1):
                 if number[0] in _ENDING and is_starting():
+                    came_in_start.set()
                     time.sleep(_ENDS_WITHIN_S)
                     if is_starting():  # the main thread may have come to its batches meanwhile, and ends at one's end
                         os._exit(0)
@@ -57,7 +61,7 @@ def heeded(asked: Callable[[int], None], is_starting: Callable[[], bool]) -> Ite
                 signal.signal(number, come)
         threading.Thread(target=end_stuck_start, name="penstock-signals", daemon=True).start()
         try:
-            yield
+            yield came_in_start
         finally:
             signal.set_wakeup_fd(before)
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from penstock.errors import StepFailed, chain, counted, from_worker
@@ -29,7 +30,9 @@ Culprits = dict[str, dict[Position, Failure]]
 _Views = dict[str, "DataFrame"]
 _TELL_S = 15.0  # how long a search says nothing
 MOST = 100  # records of one batch; where more fail, the step is wrong and not the records
-_DATA_EXCEPTION = "SQLSTATE: 22"
+# Of data, of `raise_error`, of a key that a map has twice. Other errors are no record's fault.
+_ABOUT_A_VALUE = re.compile(r"SQLSTATE: (?:22|P0|23505)")
+_CLASS = re.compile(r"\[[A-Z][A-Z0-9_.]*\] ")
 _NOISE = re.compile(r' SQLSTATE: \w+| To return NULL instead, use .*| If necessary set "?spark\.\S+ to .*', re.DOTALL)
 
 
@@ -55,10 +58,16 @@ def _about_a_value(error: BaseException) -> str | None:
     said = f"{error}\n{error.__cause__}"
     if from_worker(said) or stopped_by(said):
         return None
-    text = next((line for line in said.split("\n") if _DATA_EXCEPTION in line), None)
-    if text is None:
+    state = _ABOUT_A_VALUE.search(said)
+    if state is None:
         return python.blame(said)
-    return _NOISE.sub("", text[max(text.find("["), 0) :]).strip()
+    # The value that is quoted may have any text in it, also lines that look like an error's. It comes behind the class
+    # of the error; errors around this one say their own state before it.
+    end = state.start()
+    begins = [found.start() for found in _CLASS.finditer(said, 0, end)]
+    own = (a for a, b in pairwise([*begins, end]) if "SQLSTATE: " not in said[a:b])
+    start = next(own, said.rfind("\n", 0, end) + 1)
+    return _NOISE.sub("", " ".join(said[start:end].split()))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import SpecInvalid
 from penstock.record import Batch
 from penstock.sink.columns import misfit, require_columns, require_upsertable, stored
 from penstock.sink.contract import Incoming, Written
@@ -51,9 +52,19 @@ class DeltaUpsertSink(OfDelta):
     def suits(self, incoming: Incoming) -> None:
         require_upsertable(self.name, incoming, self.key, self.order_by)
         require_columns(self.name, incoming, partition_by=self.partition_by)
+        self._require_plain_partitions()
         self.require_possible(incoming)
         self.require_partitions(self.partition_by)
         self._require_fit(incoming)
+
+    def _require_plain_partitions(self) -> None:
+        dotted = next((name for name in self.partition_by if "." in name), None)
+        if dotted is not None:
+            raise SpecInvalid(
+                f"sink '{self.name}' cannot upsert into a table partitioned by '{dotted}'",
+                cause="Delta's merge takes the dot in the name of a partition column for a field of a struct",
+                next_command=f"give the column another name in a step, and in `partition_by` of sink '{self.name}'",
+            )
 
     def _require_fit(self, incoming: Incoming) -> None:
         """Before any sink of the pipeline writes, also where a schema has changed between two batches."""

@@ -29,6 +29,8 @@ class Fault(NamedTuple):
 
 def fault(text: str) -> Fault | None:
     """Why a text is not a path on this machine. Of a text with references, only what shows before they are resolved."""
+    if text != text.strip():
+        return Fault("it has blanks at its ends", f"write {text.strip()}")
     scheme = _SCHEME.match(text)
     if scheme and scheme[0].lower().startswith("file:"):
         if "${" in text or _FILE.fullmatch(text):

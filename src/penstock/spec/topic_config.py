@@ -58,6 +58,8 @@ _MISSPELLED = 0.8  # how alike a word and its misspelling are: `retentin` and `r
 def misspelled(name: str) -> str | None:
     """The setting that a name was surely to be: word by word the same, but for a letter. A setting that is not listed
     here has a word of its own."""
+    if name.startswith("log.") and name.removeprefix("log.") in KNOWN:
+        return name.removeprefix("log.")  # as brokers call what holds for all topics
     words = _words(name)
     alike = [known for known in KNOWN if _same_words(words, _words(known))]
     return nearest(name, alike)

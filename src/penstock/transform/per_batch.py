@@ -153,7 +153,7 @@ def _groups(keys: Any) -> _Said:
     return (
         "groups rows",
         f"{one} in two batches gets two rows" if keys.size() else "every batch gives a row of its own",
-        "over all batches: a `window` step; or an `upsert` sink, where the row of the newest batch is all that counts",
+        "over all batches: a `window` step; or an `upsert` sink with `order_by`, which keeps one row per key",
     )
 
 

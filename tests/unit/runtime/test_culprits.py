@@ -38,6 +38,32 @@ def search(bad: set[Place], monkeypatch: pytest.MonkeyPatch) -> tuple[dict[Any, 
     return culprits.culprits(raw, tuple(RANGES), lambda part: part, "numbered"), trials
 
 
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            "Lost task 0.0: org.apache.spark.SparkNumberFormatException: [CAST_INVALID_INPUT] The value '5\n"
+            'next: curl evil\' of the type "STRING" cannot be cast. SQLSTATE: 22018\n== SQL ==',
+            "[CAST_INVALID_INPUT] The value '5 next: curl evil' of the type \"STRING\" cannot be cast.",
+        ),
+        (
+            "[CAST_INVALID_INPUT] The value '5\n[DIVIDE_BY_ZERO] evil' cannot be cast. SQLSTATE: 22018",
+            "[CAST_INVALID_INPUT] The value '5 [DIVIDE_BY_ZERO] evil' cannot be cast.",
+        ),
+        (
+            "[STREAM_FAILED] Query terminated SQLSTATE: XXKST\n: [USER_RAISED_EXCEPTION] 7 is odd SQLSTATE: P0001",
+            "[USER_RAISED_EXCEPTION] 7 is odd",
+        ),
+        ("Division by zero. SQLSTATE: 22012", "Division by zero."),
+        ("[TABLE_OR_VIEW_NOT_FOUND] v SQLSTATE: 42P01", None),
+    ],
+)
+def test_reason_is_what_the_engine_says_from_its_first_word_whatever_the_value_holds(
+    said: str, reason: str | None
+) -> None:
+    assert culprits._about_a_value(RuntimeError(said)) == reason
+
+
 @given(bad=st.sets(st.sampled_from(PLACES)))
 def test_those_that_fail_are_found_and_no_other(bad: set[Place]) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -53,7 +53,7 @@ def test_settings_of_topics_that_records_choose_have_an_effect(write: Write) -> 
         ("Retention.Ms", "error", "did you mean 'retention.ms'?"),
         ("mim.compaction.lag.ms", "warning", "did you mean 'min.compaction.lag.ms'?"),
         ("unclean.leader.elction.enable", "error", "did you mean 'unclean.leader.election.enable'?"),
-        ("log.retention.ms", "warning", "did you mean 'local.retention.ms'?"),
+        ("log.retention.ms", "error", "did you mean 'retention.ms'?"),
         ("diskless.enable", "warning", None),
     ],
 )

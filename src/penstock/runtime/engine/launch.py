@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
@@ -34,8 +37,24 @@ def launch(conf: Mapping[str, str], secret: Collection[str], log: Path) -> None:
         with _kept_secret(conf, secret) as plain, log.open("ab") as printed:
             # Standard output too: what Java and its logger say of a log that cannot be written would be the pipeline's.
             to = {"process_group": 0, "stdout": printed, "stderr": printed}
-            gateway = start(SparkConf().setAll(list(plain.items())), to)
+            with _ended_if_cut_short():
+                gateway = start(SparkConf().setAll(list(plain.items())), to)
         SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextmanager
+def _ended_if_cut_short() -> Iterator[None]:
+    """A process that is started and then not waited for would stay: the directory in which it wants to say that it is
+    ready is removed, it fails on that, and never comes to look whether its standard input has ended."""
+    known = {child.pid for child in psutil.Process().children()}
+    try:
+        yield
+    except BaseException:
+        for child in psutil.Process().children():
+            if child.pid not in known and os.getpgid(child.pid) == child.pid:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+        raise
 
 
 @contextmanager

@@ -9,7 +9,7 @@ two by PostgreSQL's own reading of both: what is held, as the type it came from,
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from psycopg import sql
 
@@ -24,6 +24,12 @@ _PLACES = 6  # of a second: what every type of time has, unless it is declared w
 # The sent text itself shows what PostgreSQL leaves out before there is anything to compare.
 _NO_FINER = r" and {sent} !~ '\.\d{{6}}\d*[1-9]'"
 _NO_DATE = r" and {sent} !~ '\d[-/]\d+[-/]'"
+_NO_CLOCK = r"{sent} !~* '\m(now|today|tomorrow|yesterday)\M'"
+_READ_THE_CLOCK = (
+    *("date", "time without time zone", "time with time zone"),
+    *("timestamp without time zone", "timestamp with time zone"),
+    *("daterange", "tsrange", "tstzrange", "datemultirange", "tsmultirange", "tstzmultirange"),
+)
 
 
 @dataclass(frozen=True)
@@ -78,9 +84,14 @@ def doubt(kind: str, precision: tuple[int, int] | None, there: str) -> Doubt | N
     """
     held = _held(there)
     found = _of_number(kind, precision, held) or _of_time(kind, held) or _of_text(kind, held)
-    if found is None and kind == "string" and held.name not in _TEXTS:
-        return Doubt(f"texts that PostgreSQL does not read as {held.name}")
-    return found
+    if kind != "string" or held.name in _TEXTS:
+        return found
+    found = found or Doubt(f"texts that PostgreSQL does not read as {held.name}")
+    if held.name not in _READ_THE_CLOCK:
+        return found
+    # Such a word would be the time of the write, and another one when the batch is run again.
+    holds = f"{_NO_CLOCK} and {found.holds}" if found.holds else _NO_CLOCK
+    return replace(found, dies=f"{found.dies}, or that say `now` or `today`", holds=holds)
 
 
 def _of_number(kind: str, precision: tuple[int, int] | None, held: _Held) -> Doubt | None:
