@@ -150,18 +150,35 @@ def ended_at_a_batch_boundary(payments: Payments, run: Run) -> list[Entry]:
     return entries
 
 
-@pytest.mark.parametrize("servers", [None, "127.0.0.1:9"], ids=["the engine starts", "Kafka is away"])
-def test_signal_while_a_run_starts_ends_it_at_once(
-    payments: Payments, start: Callable[..., Run], servers: str | None
+def _java_runs(run: Run) -> bool:
+    return any(each.name() == "java" for each in run.processes())
+
+
+def _gateway_is_up(run: Run) -> bool:
+    """The engine listens to its driver, which has it make a session from now on."""
+    return any(each.net_connections("inet") for each in run.processes() if each.name() == "java")
+
+
+MOMENTS: dict[str, Callable[[Run], bool]] = {
+    "Kafka is away": lambda run: CHECKING in run.err.read_text(),
+    "the engine starts": lambda run: ENGINE in run.err.read_text(),
+    "its process is there": _java_runs,
+    "it makes its session": lambda run: _java_runs(run) and _gateway_is_up(run),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_signal_while_a_run_starts_ends_it_at_once_and_all_that_it_has_started(
+    payments: Payments, start: Callable[..., Run], moment: str
 ) -> None:
-    if servers:
-        payments.spec["kafka"]["bootstrap"] = servers
+    if moment == "Kafka is away":
+        payments.spec["kafka"]["bootstrap"] = "127.0.0.1:9"
     run = start("run", str(payments.file))
-    waiting = CHECKING if servers else ENGINE
-    run.until(lambda: waiting in run.err.read_text())
+    run.until(lambda: MOMENTS[moment](run))
     os.killpg(run.process.pid, signal.SIGINT)
     assert run.ended() == 0, run.said()  # with Kafka away it would have been 3, had it waited
-    assert run.err.read_text().splitlines()[-1] in (waiting, "stopping before the first batch")
+    assert "Traceback" not in run.said()
+    assert set(run.err.read_text().splitlines()) <= {CHECKING, ENGINE, RESOLVING, "stopping before the first batch"}
     assert not (payments.home / "spark").exists()
 
 

@@ -46,7 +46,7 @@ def said(spark: SparkSession, step: Step, base: Path) -> list[str]:
         ("select id from orders union select id from refunds", ["compares rows"]),
         ("select id from orders intersect select id from refunds", ["compares rows"]),
         ("select id from orders except all select id from refunds", ["compares rows"]),
-        ("select *, row_number() over (partition by account order by id) r from orders", ["uses window"]),
+        ("select *, row_number() over (partition by account order by id) r from orders", ["uses window functions"]),
         ("select * from orders order by amount", ["sorts rows"]),
         ("select * from orders order by amount limit 3", ["limits rows"]),
         ("select * from orders limit 3", ["limits rows"]),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -54,6 +55,7 @@ def heeded(asked: Callable[[int], None], is_starting: Callable[[], bool]) -> Ite
     with told:
         told.setblocking(False)
         before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+        complained, sys.unraisablehook = sys.unraisablehook, _quiet_about_stops
         for number in _ENDING:
             if (
                 number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
@@ -64,6 +66,13 @@ def heeded(asked: Callable[[int], None], is_starting: Callable[[], bool]) -> Ite
             yield came_in_start
         finally:
             signal.set_wakeup_fd(before)
+            sys.unraisablehook = complained
+
+
+def _quiet_about_stops(lost: sys.UnraisableHookArgs) -> None:
+    """A signal may come where nothing can be raised (in a callback of native code). The thread ends the start then."""
+    if not issubclass(lost.exc_type, StoppedInStart):
+        sys.__unraisablehook__(lost)
 
 
 def leave_closed(terminals: Iterable[int]) -> None:
