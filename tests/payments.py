@@ -19,12 +19,14 @@ from confluent_kafka import TopicPartition
 from deltalake import DeltaTable
 from ruamel.yaml import YAML
 
+from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.errors import PenstockError
 from penstock.kafka import admin, connection, load
 from penstock.kafka.payments import Recipe
 from penstock.route.dead_letter import DeadLetter
-from penstock.runtime import build, supervise
+from penstock.route.store import dead_letters
+from penstock.runtime import supervise
 from penstock.runtime.proof.report import Report
 from penstock.runtime.proof.verify import verify
 from penstock.spec.load import load as load_spec
@@ -87,7 +89,7 @@ class Payments:
 
     @property
     def home(self) -> Path:
-        return build.home(self.pipeline).path
+        return Home.of(self.pipeline).path
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> None:
         settings = TopicSettings(partitions=partitions, replication=self.replication, config=config)
@@ -164,7 +166,7 @@ class Payments:
         return Counter((r["_kafka"]["topic"], r["_kafka"]["partition"], r["_kafka"]["offset"]) for r in self.rows())
 
     def dead(self) -> list[DeadLetter]:
-        return list(build.dead_letters(self.pipeline).read())
+        return list(dead_letters(self.pipeline).read())
 
 
 def judge(payments: Payments, sent: list[Acknowledged], table: Counter[Place] | None = None) -> list[str]:

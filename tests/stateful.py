@@ -19,9 +19,10 @@ import pyarrow.dataset as ds
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
+from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import SparkLog
-from penstock.runtime import build, supervise
+from penstock.runtime import supervise
 from penstock.runtime.watch import StopRequest, Watch
 from tests.crash.driver import ROUNDS
 from tests.payments import Payments
@@ -146,10 +147,10 @@ class Stream:
                 stop.ask()
 
         supervise.run(self.payments.pipeline, watch=Stops(), stop=stop)
-        assert SparkLog(build.home(self.payments.pipeline).spark).pending() is None
+        assert SparkLog(Home.of(self.payments.pipeline).spark).pending() is None
 
     def entries(self) -> list[Entry]:
-        return list(Ledger(build.home(self.payments.pipeline).ledger).entries())
+        return list(Ledger(Home.of(self.payments.pipeline).ledger).entries())
 
     def batches(self, name: str | None = None) -> list[list[Event]]:
         """What each batch read of a topic."""

@@ -112,6 +112,10 @@ OUTGOING_AT = ("at_topic", "at_partition", "at_offset")
 OUTGOING_ERROR = "error"
 
 
+Position = tuple[str, int, int]
+"""Topic, partition, offset."""
+
+
 @dataclass(frozen=True, order=True)
 class OffsetRange:
     """Offsets `start` up to, not including, `end` of one partition; none where the end lies before the start."""

@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.checkpoint.attempts import Attempts
+from penstock.checkpoint.home import Home
 from penstock.checkpoint.log import SparkLog
 from penstock.cli.main import app, register
 from penstock.errors import BatchTooLarge
-from penstock.runtime import build
 from penstock.runtime.doctor import examined
 from tests.crash.driver import Driver, Here
 from tests.crash.forward import Forward
@@ -39,7 +39,7 @@ class Strict(Driver):
 
 def killed_in_batch_0(payments: Payments) -> None:
     """As a driver that had begun to run the batch again leaves it."""
-    Attempts(build.home(payments.pipeline)).begin(0)
+    Attempts(Home.of(payments.pipeline)).begin(0)
 
 
 def out_of_memory_in_batch_0(payments: Payments) -> None:

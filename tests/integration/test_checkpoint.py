@@ -19,6 +19,7 @@ from tests.payments import Heard, Payments, good
 from typer.testing import CliRunner
 
 from penstock import failpoint
+from penstock.checkpoint.home import Home
 from penstock.cli.main import app, register
 from penstock.errors import CheckpointForeign, EngineFailed, PenstockError
 from penstock.observe.events import EventLog
@@ -74,7 +75,7 @@ def test_show_says_where_it_is_with_lag_and_without_kafka_without(payments: Paym
     assert "lag 2 offsets" in payments.cli("checkpoint", "show", str(payments.file)).stdout
 
     (payments.home / "spark" / "commits" / str(newest(payments))).unlink()
-    with build.home(payments.pipeline).held():
+    with Home.of(payments.pipeline).held():
         stuck = asked("show")
     assert (stuck["running"] is not None, stuck["damage"]) == (True, [])
     assert (stuck["pending"]["batch"], stuck["pending"]["written"]) == (found["committed"], True)
@@ -126,7 +127,7 @@ def test_seek_forward_skips_and_verify_accounts_for_it_and_back_over_what_was_sk
     assert asked("seek", "--to", f"{payments.topic}:0=4711", "--dry-run", expect=4)["code"] == "start-not-there"
     assert asked("seek", "--to", f"{payments.topic}:9=1", "--dry-run", expect=4)["code"] == "start-not-there"
     assert asked("seek", "--to", "yesterday", "--dry-run", expect=2)["code"] == "bad-argument"
-    with build.home(payments.pipeline).held():
+    with Home.of(payments.pipeline).held():
         assert asked("seek", "--to", "latest", expect=4)["code"] == "already-running"
     done = asked("seek", "--to", "latest")
     assert (newest(payments), done["batch"], Path(done["backup"]).is_dir()) == (before + 1, before + 1, True)

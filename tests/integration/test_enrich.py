@@ -19,7 +19,8 @@ from penstock import failpoint
 from penstock.cli.main import app, register
 from penstock.errors import EngineFailed, ReferenceUnusable
 from penstock.local.postgres import LocalPostgres
-from penstock.runtime import build, supervise
+from penstock.route.store import dead_letters
+from penstock.runtime import supervise
 from penstock.runtime.proof.verify import verify
 from penstock.runtime.reference import tables
 from penstock.spec.load import load
@@ -91,7 +92,7 @@ def test_example_normalises_currencies(payments: Payments, monkeypatch: pytest.M
     supervise.run(pipeline, until_caught_up=True, watch=heard)
     rows = DeltaTable(str(directory / "lake")).to_pyarrow_table().to_pylist()
     assert {row["payment_id"]: row["amount_eur"] for row in rows} == {"p-1": Decimal("100.00"), "p-2": Decimal("5.00")}
-    dead = {json.loads(d.value or b"")["payment_id"]: d for d in build.dead_letters(pipeline).read()}
+    dead = {json.loads(d.value or b"")["payment_id"]: d for d in dead_letters(pipeline).read()}
     assert dead.keys() == {"p-3", "p-5", "p-6", "p-7"}
     assert (dead["p-3"].stage, dead["p-3"].error_class) == ("transform", "missing-key")
     assert dead["p-3"].reason == "step 'rated': reference 'rates' has no row for currency = XAU"

@@ -279,10 +279,10 @@ def _values(seen: list[Seen]) -> list[Any]:
 
 
 def _last_ranges(payments: Payments) -> Any:
+    from penstock.checkpoint.home import Home
     from penstock.checkpoint.ledger import Ledger
-    from penstock.runtime import build
 
     pipeline: Pipeline = payments.pipeline
-    last = Ledger(build.home(pipeline).ledger).last()
+    last = Ledger(Home.of(pipeline).ledger).last()
     assert last is not None
     return last.ranges

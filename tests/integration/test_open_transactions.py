@@ -17,6 +17,7 @@ from penstock.errors import PenstockError, TableDiffers, TableOfAnotherQuery, Tr
 from penstock.kafka import transaction
 from penstock.kafka.transaction import Mark, Owner
 from penstock.record import Batch, Known
+from penstock.route.store import dead_letters
 from penstock.runtime import build
 
 _AT_ONCE_S = 10.0  # the client alone waits for 30
@@ -83,7 +84,7 @@ def test_a_new_checkpoint_is_told_at_once_what_another_one_has_committed_and_wha
 def test_dead_letters_that_were_left_open_keep_no_start_waiting_and_older_ones_are_still_compared(
     payments: Payments,
 ) -> None:
-    topic, letters = f"{payments.topic}.DLT", build.dead_letters(payments.pipeline)
+    topic, letters = f"{payments.topic}.DLT", dead_letters(payments.pipeline)
     name = f"penstock.payments.{payments.topic}.dead-letters"
     batch = Batch("payments", payments.topic, 0)
     killed(payments, name, name, topic, topic, commits=2)

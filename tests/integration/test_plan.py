@@ -14,12 +14,12 @@ import pytest
 from tests.payments import Payments, good
 from typer.testing import CliRunner
 
+from penstock.checkpoint.home import Home
 from penstock.cli.main import app, register
 from penstock.kafka import admin
 from penstock.kafka.registry_http import RegistrySettings
 from penstock.kafka.schema_registry import SchemaRegistry
 from penstock.local.registry import LocalRegistry
-from penstock.runtime import build
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -100,7 +100,7 @@ def test_healthy_pipeline_before_its_first_run_and_after_it(payments: Payments, 
     payments.run()
     payments.send(good(30), good(31))
     payments.spec["source"]["start"] = "latest"
-    with build.home(payments.pipeline).held():  # as while it runs
+    with Home.of(payments.pipeline).held():  # as while it runs
         after = planned()
     start = after["start"]
     assert start["query"] == json.loads((payments.home / "spark" / "metadata").read_text())["id"]

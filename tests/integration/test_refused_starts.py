@@ -11,9 +11,10 @@ from tests.alerts import Alerts, payment
 from tests.payments import Payments, good
 
 from penstock import failpoint
+from penstock.checkpoint.home import Home
 from penstock.errors import NotInRealTime, PenstockError
 from penstock.local.broker import Cluster
-from penstock.runtime import backfill, build, remembered
+from penstock.runtime import backfill, remembered
 from penstock.runtime.changes import against_checkpoint
 from penstock.runtime.replay import run as replay
 from penstock.runtime.replay.letters import Wanted
@@ -91,7 +92,7 @@ def test_a_batch_that_begins_is_remembered_before_anything_of_it_is_written(
     monkeypatch.setattr(failpoint, "reach", _fails)
     with pytest.raises(PenstockError):
         payments.run()
-    assert remembered.read(build.home(payments.pipeline)) == remembered.of(payments.pipeline)
+    assert remembered.read(Home.of(payments.pipeline)) == remembered.of(payments.pipeline)
 
 
 def test_a_refused_backfill_or_replay_leaves_what_is_remembered(payments: Payments) -> None:

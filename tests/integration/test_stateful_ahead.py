@@ -12,11 +12,11 @@ from tests.stateful import START, TIMED, WINDOW, Event, Stream, events, seconds,
 
 from penstock import failpoint
 from penstock.checkpoint.files import put
+from penstock.checkpoint.home import Home
 from penstock.checkpoint.log import SparkLog, with_times
 from penstock.errors import EngineFailed
 from penstock.local.broker import Cluster
 from penstock.observe.facts import Finding
-from penstock.runtime import build
 from penstock.runtime.doctor import examined
 from penstock.testing import case
 
@@ -111,7 +111,7 @@ def test_batch_that_runs_again_takes_the_clock_of_its_first_attempt(
     with monkeypatch.context() as patched, pytest.raises(EngineFailed):
         patched.setattr(failpoint, "reach", crash)
         stream.run()
-    log = SparkLog(build.home(stream.payments.pipeline).spark)
+    log = SparkLog(Home.of(stream.payments.pipeline).spark)
     planned = log.path / "offsets" / "0"
     # As if the first attempt had been ten seconds after START: by now the clock is past all event times.
     put(planned, with_times(planned.read_text(), 0, (START + 10) * 1000).encode())

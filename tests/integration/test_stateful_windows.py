@@ -25,10 +25,10 @@ from tests.stateful import (
     windows_of,
 )
 
+from penstock.checkpoint.home import Home
 from penstock.local.broker import Cluster
 from penstock.observe.events import EventLog
 from penstock.observe.metrics import Meters
-from penstock.runtime import build
 from penstock.runtime.doctor import examined
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -174,7 +174,7 @@ def test_windows_that_closed_before_a_stop_come_with_the_next_start(kafka: Clust
         found = {(seconds(row["window_start"]), row["key"]): row["n"] for row in stream.rows()}
         assert found == expected
         assert len(stream.rows()) == len(expected) > 2
-    decided = EventLog(build.home(stream.payments.pipeline).events).last(["rate"], 10)
+    decided = EventLog(Home.of(stream.payments.pipeline).events).last(["rate"], 10)
     assert [event.facts["reason"] for event in decided] == ["no-input"]  # it is no replay of an earlier run's batch
     assert [entry.stateful["made"].late for entry in stream.entries()] == late
     report = stream.payments.verify()

@@ -18,12 +18,12 @@ from tests.payments import Payments, good
 from tests.processes import PENSTOCK
 from typer.testing import CliRunner
 
+from penstock.checkpoint.home import Home
 from penstock.cli.main import app, register
 from penstock.errors import BadArgument, TopicMissing
 from penstock.kafka import admin, connection
 from penstock.local.registry import LocalRegistry
 from penstock.route.dead_letter import DeadLetter, to_headers
-from penstock.runtime import build
 
 Tail = Callable[..., list[dict[str, Any]]]
 
@@ -89,7 +89,7 @@ def test_messages_are_decoded_by_the_spec_or_say_why_they_cannot_be(payments: Pa
     assert max(map(len, said(payments, width=80).splitlines())) == 80
     assert "{\\x1b[31m" in said(payments, "--raw")
 
-    assert not build.home(payments.pipeline).path.exists()
+    assert not Home.of(payments.pipeline).path.exists()
     assert "penstock.reader" not in admin.groups(payments.config)
 
 
@@ -203,7 +203,7 @@ def test_avro_of_the_registry_is_decoded_and_the_checkpoint_keeps_nothing_of_it(
     assert good_one["value"] == {"id": 1, "total": 9.9, "tags": {"a": "b"}}
     assert good_one["schema_id"] is not None
     assert (unknown["error"]["class"], plain["error"]["class"]) == ("unknown-schema", "malformed")
-    assert not build.home(payments.pipeline).path.exists()
+    assert not Home.of(payments.pipeline).path.exists()
 
 
 def test_following_shows_what_comes_and_ends_after_as_many_as_asked_for(payments: Payments) -> None:

@@ -12,10 +12,10 @@ from tests.payments import Heard, Payments, deleted, good, made_again
 from typer.testing import CliRunner
 
 from penstock.checkpoint.files import put
+from penstock.checkpoint.home import Home
 from penstock.checkpoint.log import SparkLog, with_positions
 from penstock.cli.main import app, register
 from penstock.errors import BadArgument, TopicMissing, TopicRecreated
-from penstock.runtime import build
 from penstock.runtime.doctor import examined
 from penstock.runtime.lag import lag_of
 
@@ -115,7 +115,7 @@ def sent(payments: Payments, topic: str) -> list[str]:
 
 def planned(payments: Payments, other: str) -> None:
     """A batch in Spark's log that was begun with the old topic and could not be ended."""
-    log = SparkLog(build.home(payments.pipeline).spark)
+    log = SparkLog(Home.of(payments.pipeline).spark)
     last = log.committed()
     assert last is not None
     ends = log.end_of(last)

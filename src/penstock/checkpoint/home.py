@@ -25,8 +25,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from penstock.errors import AlreadyRunning, NotWritable
+from penstock.spec.model import Pipeline
+from penstock.spec.references import located
 
 ANOTHER = "give this pipeline another `checkpoint:`"
 
@@ -34,6 +37,20 @@ ANOTHER = "give this pipeline another `checkpoint:`"
 @dataclass(frozen=True)
 class Home:
     path: Path
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Self:
+        return cls(located(pipeline.checkpoint or f".penstock/{pipeline.name}", pipeline.base))
+
+    def backfill(self, name: str) -> Home:
+        return Home(self.path / "backfill" / name)
+
+    def backfills(self) -> list[str]:
+        directory = self.path / "backfill"
+        return sorted(d.name for d in directory.iterdir() if d.is_dir()) if directory.is_dir() else []
+
+    def replay(self, name: str) -> Home:
+        return Home(self.path / "replay" / name)
 
     @property
     def spark(self) -> Path:

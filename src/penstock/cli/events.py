@@ -29,11 +29,11 @@ def events(
     as_json: AsJson = False,
 ) -> None:
     """Show the event log of a pipeline, oldest first. Works while it runs."""
-    from penstock.runtime import build
+    from penstock.checkpoint.home import Home
     from penstock.spec.load import load
     from penstock.spec.start import moment
 
-    log = EventLog(build.home(load(file)).events)
+    log = EventLog(Home.of(load(file)).events)
     _require_known(kind or (), log)
     found = list(log.read(kind or (), datetime.fromtimestamp(moment(since) / 1000, UTC) if since else None))
     shown = [naming(event.as_dict(), file) for event in found[-last:]]

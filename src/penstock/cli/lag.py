@@ -139,18 +139,18 @@ def show(pipeline: Pipeline, found: Lag, show_all: bool) -> None:
 
 
 def _runs(pipeline: Pipeline) -> bool:
-    from penstock.runtime import build
+    from penstock.checkpoint.home import Home
     from penstock.runtime.standing import running
 
-    return running(build.home(pipeline)) is not None
+    return running(Home.of(pipeline)) is not None
 
 
 def _started(pipeline: Pipeline) -> bool:
     """Whether the stream has a checkpoint. A backfill has one of its own, and leaves the stream where it is."""
+    from penstock.checkpoint.home import Home
     from penstock.checkpoint.log import SparkLog
-    from penstock.runtime import build
 
-    return SparkLog(build.home(pipeline).spark).query_id() is not None
+    return SparkLog(Home.of(pipeline).spark).query_id() is not None
 
 
 def _headline(found: Lag) -> str:

@@ -116,7 +116,7 @@ def _no_failure_of(stop_in_start: threading.Event, display: Display) -> Iterator
 def _asked(pipeline: Pipeline, stop: StopRequest, display: Display, *, is_backfill: bool) -> Callable[[int], None]:
     """What a signal does."""
     from penstock.checkpoint.attempts import Attempts
-    from penstock.runtime import build
+    from penstock.checkpoint.home import Home
     from penstock.spec.real_time import batch_of
 
     def asked(number: int) -> None:
@@ -124,7 +124,7 @@ def _asked(pipeline: Pipeline, stop: StopRequest, display: Display, *, is_backfi
             output.note("ended in the middle of a batch: it will be run again")
             if not is_backfill:
                 with suppress(OSError, PenstockError):
-                    Attempts(build.home(pipeline)).forgive()  # it did not die of the batch
+                    Attempts(Home.of(pipeline)).forgive()  # it did not die of the batch
             os._exit(130)
         if stop.asked:
             return  # `timeout` sends it twice: to the process, and to its group

@@ -31,8 +31,8 @@ from penstock.decode.worker import RAW_KEY, RAW_VALUE, DecodeBatches
 from penstock.errors import SinkFailed, counted
 from penstock.kafka.consume import headers_of, position, visible
 from penstock.kafka.transaction import Place
-from penstock.record import KAFKA, ON_REQUEST, ORIGIN, Batch, Failure
-from penstock.runtime.inlet import Inlet, Position
+from penstock.record import KAFKA, ON_REQUEST, ORIGIN, Batch, Failure, Position
+from penstock.runtime.inlet import Inlet
 from penstock.runtime.one_pass.letters import Posted, letters, not_plain
 from penstock.runtime.one_pass.way import native_judge
 from penstock.runtime.one_pass.worker import Judge

@@ -29,7 +29,7 @@ from penstock import failpoint, record
 from penstock.checkpoint.ledger import Entry, Ledger, StepCount, TopicFact
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import BatchUnbalanced, DeadLetterBudget
-from penstock.record import Batch
+from penstock.record import Batch, Position
 from penstock.runtime import balance, fingerprint, settling
 from penstock.runtime.along import Along, along
 from penstock.runtime.balance import unbalanced
@@ -37,7 +37,7 @@ from penstock.runtime.budget import Spending
 from penstock.runtime.culprits import Culprits, searching, speaks_of_a_value, without
 from penstock.runtime.failing import failing, lacking
 from penstock.runtime.first_records import FirstRecords
-from penstock.runtime.inlet import Inlet, Position, passed
+from penstock.runtime.inlet import Inlet, passed
 from penstock.runtime.one_pass.way import Shortcut, shortcut
 from penstock.runtime.outcome import Outcome
 from penstock.runtime.outlet import Outlet

@@ -68,7 +68,7 @@ def run(
     """Run every batch of the range that is not committed yet. Returns where its ledger is."""
     watch, stop = watch or Watch(), stop or StopRequest()
     require_none(pipeline, "a backfill")
-    home = build.backfill_home(pipeline, name or wanted.name)
+    home = Home.of(pipeline).backfill(name or wanted.name)
     with home.held():
         watch.starting(CHECKING)
         log = SparkLog(home.spark)
@@ -106,7 +106,7 @@ def run(
 def _resolved(pipeline: Pipeline, wanted: Range) -> tuple[Positions, list[Positions]]:
     """Where the range begins, and where each of its batches ends."""
     config = client_config(pipeline)
-    stream = Ledger(build.home(pipeline).ledger).last()
+    stream = Ledger(Home.of(pipeline).ledger).last()
     topics = subscribe(config, pipeline.source, stream.topics if stream else ()).topics  # none that are held back
     partitions = start.partitions_of(pipeline.source, topics)
     counts = {name: facts.partitions for name, facts in topics.items()}

@@ -18,9 +18,7 @@ from penstock.kafka.registry_rehearsal import PatientRegistry
 from penstock.kafka.schema import GivenUp, Lookup
 from penstock.kafka.schema_registry import SchemaRegistry, settings_of
 from penstock.record import Batch
-from penstock.route.dead_letter import DeadLetters
-from penstock.route.kafka_topic import DeadLetterTopics
-from penstock.route.table import DeadLetterTable
+from penstock.route.store import dead_letters
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.budget import TOGETHER, Spending
 from penstock.runtime.first_records import FirstRecords
@@ -52,34 +50,15 @@ from penstock.spec.references import located, resolve
 from penstock.transform.contract import Contract
 from penstock.transform.steps import Transform
 
-_DEAD_LETTERS = "dead-letters"  # how errors and the table's history name the dead-letter table
-
-
-def home(pipeline: Pipeline) -> Home:
-    return Home(located(pipeline.checkpoint or f".penstock/{pipeline.name}", pipeline.base))
-
-
-def backfill_home(pipeline: Pipeline, name: str) -> Home:
-    return Home(home(pipeline).path / "backfill" / name)
-
-
-def backfills(pipeline: Pipeline) -> list[str]:
-    directory = home(pipeline).path / "backfill"
-    return sorted(d.name for d in directory.iterdir() if d.is_dir()) if directory.is_dir() else []
-
-
-def replay_home(pipeline: Pipeline, name: str) -> Home:
-    return Home(home(pipeline).path / "replay" / name)
-
 
 def assembly(pipeline: Pipeline, at: Home | None = None, accepted: Iterable[str] = ()) -> Assembly:
     """The parts of a pipeline, on its own checkpoint or on a backfill's."""
-    at = at or home(pipeline)
+    at = at or Home.of(pipeline)
     ledger = Ledger(at.ledger)
     last = ledger.last()
     allowed = pipeline.dead_letters.allowed
     following, steps = readers(pipeline), transform(pipeline, tables(pipeline, at))
-    registering = lru_cache(lambda: PatientRegistry(settings_of(pipeline), home(pipeline).schemas))
+    registering = lru_cache(lambda: PatientRegistry(settings_of(pipeline), Home.of(pipeline).schemas))
     fixed = batch_of(pipeline.trigger) is not None or SparkLog(at.spark).stateful
     return Assembly(
         pipeline=pipeline,
@@ -110,7 +89,7 @@ def _registers(pipeline: Pipeline) -> bool:
 
 def transform(pipeline: Pipeline, references: Tables | None = None) -> Transform:
     """Without `references` the copies are used that the pipeline has, and none are made."""
-    found = references or tables(pipeline, None, home(pipeline))
+    found = references or tables(pipeline, None, Home.of(pipeline))
     return Transform(tuple(pipeline.transform), pipeline.base, found)
 
 
@@ -127,7 +106,7 @@ def readers(
     """`registry` and `kept`: asked, and written to, instead of the spec's registry and the pipeline's home."""
     kinds = [kind for sink in pipeline.sinks.values() for kind in (sink.delta, sink.parquet, sink.iceberg) if kind]
     add = any(kind.evolve is not None for kind in kinds)
-    return Readers(registry or _registry(pipeline), kept or home(pipeline).schemas, add=add)
+    return Readers(registry or _registry(pipeline), kept or Home.of(pipeline).schemas, add=add)
 
 
 def inlets(pipeline: Pipeline, following: Readers | None = None) -> list[Inlet]:
@@ -161,7 +140,7 @@ def _stops(how: AnyFormat | None) -> bool:
 
 def _registry(pipeline: Pipeline) -> Callable[[], SchemaRegistry]:
     """One for all who ask. Raises SpecInvalid when the spec names none."""
-    return lru_cache(lambda: SchemaRegistry(settings_of(pipeline), home(pipeline).schemas))
+    return lru_cache(lambda: SchemaRegistry(settings_of(pipeline), Home.of(pipeline).schemas))
 
 
 def outlets(pipeline: Pipeline, registry: Callable[[], SchemaRegistry] | None = None) -> list[Outlet]:
@@ -238,14 +217,3 @@ def holders(pipeline: Pipeline, batch: Batch) -> list[str]:
 
 def hold_some(holders: list[str]) -> str:
     return f"{' and '.join(holders)} hold{'s' * (len(holders) == 1)} some of it"
-
-
-def dead_letters(pipeline: Pipeline) -> DeadLetters:
-    to = pipeline.dead_letters
-    if to.delta:
-        # `evolve`: a table that an older version made lacks columns that letters have gained.
-        return DeadLetterTable(
-            DeltaSink(_DEAD_LETTERS, located(to.delta.path, pipeline.base), evolve=True), pipeline.name
-        )
-    assert to.kafka is not None  # the model allows exactly one of the two
-    return DeadLetterTopics(client_config(pipeline), pipeline.name, to.kafka.topic, tuple(pipeline.source.topics))

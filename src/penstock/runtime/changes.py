@@ -15,7 +15,7 @@ from penstock.checkpoint.log import SparkLog
 from penstock.errors import PenstockError
 from penstock.kafka import admin
 from penstock.kafka.connection import client_config
-from penstock.runtime import build, guard, remembered
+from penstock.runtime import guard, remembered
 from penstock.runtime.remembered import Remembered
 from penstock.runtime.state.limits import in_stream
 from penstock.spec.model import Pipeline
@@ -35,7 +35,7 @@ class Change:
 
 def against_checkpoint(pipeline: Pipeline) -> tuple[Home, list[Change], list[str]]:
     """For `checkpoint diff`: the changes, and what could not be compared. Kafka only says which topics match."""
-    home = build.home(pipeline)
+    home = Home.of(pipeline)
     guard.require_checkpoint(home)
     source, unchecked = pipeline.source, []
     topics = set(source.topics)

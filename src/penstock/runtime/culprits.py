@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from penstock.errors import StepFailed, chain, counted, from_worker
-from penstock.record import FAILED_STEP, KAFKA, Failure, OffsetRange, shortened
-from penstock.runtime.inlet import Inlet, Position, is_one_of, source_views
+from penstock.record import FAILED_STEP, KAFKA, Failure, OffsetRange, Position, shortened
+from penstock.runtime.inlet import Inlet, is_one_of, source_views
 from penstock.runtime.watch import Report, unheard
 from penstock.transform import python
 from penstock.transform.contract import stopped_by

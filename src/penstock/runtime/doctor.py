@@ -47,7 +47,7 @@ def examined(pipeline: Pipeline) -> tuple[Facts, list[Finding]]:
 
 def facts_of(pipeline: Pipeline) -> Facts:
     """Raises what Kafka has against being asked, TopicMissing and StartNotThere."""
-    config, home = client_config(pipeline), build.home(pipeline)
+    config, home = client_config(pipeline), Home.of(pipeline)
     runs, now = running(home) is not None, time.time()
     log, events = SparkLog(home.spark), EventLog(home.events)
     damage = condition.damage(pipeline, home)

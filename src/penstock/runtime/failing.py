@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from penstock.record import Failure, OffsetRange
+from penstock.record import Failure, OffsetRange, Position
 from penstock.runtime.culprits import Culprits, culprits, decoded_once
-from penstock.runtime.inlet import Inlet, Position
+from penstock.runtime.inlet import Inlet
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.watch import Report, unheard
 from penstock.transform.enrich import feeds

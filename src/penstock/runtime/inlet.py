@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock import record
 from penstock.decode.stage import Decode, Wrap
-from penstock.record import Failure
+from penstock.record import Failure, Position
 from penstock.route import dead_letter
 from penstock.runtime.tally import Counted
 from penstock.spec.stateful import AheadRule
@@ -24,8 +24,6 @@ RAW = (
     "headers array<struct<key:string,value:binary>>"
 )
 """The columns of Kafka's records, as Spark reads them."""
-Position = tuple[str, int, int]
-"""Topic, partition, offset."""
 
 _FEW = 20_000  # dead records that are still picked out by position
 

@@ -18,7 +18,7 @@ from penstock.errors import CheckpointForeign, PenstockError
 from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.record import OffsetRange
-from penstock.runtime import build, guard, standing
+from penstock.runtime import guard, standing
 from penstock.runtime.by_hand import fork
 from penstock.runtime.proof.ledger import never_read
 from penstock.spec.model import Pipeline
@@ -103,7 +103,7 @@ class Inspection:
 
 
 def inspect(pipeline: Pipeline) -> Inspection:
-    home = build.home(pipeline)
+    home = Home.of(pipeline)
     if not any(home.ledger.glob("*.jsonl")):
         guard.require_checkpoint(home)
     log, running = SparkLog(home.spark), standing.running(home)

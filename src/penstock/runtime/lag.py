@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import Positions, SparkLog
 from penstock.errors import ANEW, KafkaUnreachable
@@ -22,7 +23,6 @@ from penstock.kafka.peek import Place, estimated, times_at
 from penstock.kafka.topics import Topic, look
 from penstock.observe.events import EventLog
 from penstock.observe.lag import Lag, PartitionLag, measured
-from penstock.runtime import build
 from penstock.runtime.standing import JOINED, next_positions
 from penstock.runtime.topics import require_same
 from penstock.source.start import partitions_of
@@ -42,7 +42,7 @@ _LOOKED_BACK_MS = tuple(minutes * _MINUTE_MS for minutes in (1, 5, 15, 60, 360, 
 def lag_of(pipeline: Pipeline) -> Lag:
     """Raises what Kafka has against being asked, CheckpointForeign, and TopicRecreated: positions in another topic are
     no lag."""
-    config, home = client_config(pipeline), build.home(pipeline)
+    config, home = client_config(pipeline), Home.of(pipeline)
     log, last = SparkLog(home.spark), Ledger(home.ledger).last()
     topics = subscribe(config, pipeline.source, last.topics if last else ()).topics  # none that are held back
     require_same(last.topics if last else {}, topics, instead(pipeline, log))
@@ -96,7 +96,7 @@ def lag_in(pipeline: Pipeline, found: Iterable[PartitionLag]) -> Lag:
                 arriving=_arriving(each, before),
             )
         )
-    return measured(partitions, _capacity(EventLog(build.home(pipeline).events)))
+    return measured(partitions, _capacity(EventLog(Home.of(pipeline).events)))
 
 
 def if_answered(ask: Callable[[], T]) -> T | None:

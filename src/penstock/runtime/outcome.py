@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from penstock.checkpoint.ledger import SinkCount, TopicFact, ViewCount
-from penstock.record import Failure
+from penstock.record import Failure, Position
 from penstock.runtime.culprits import Culprits
-from penstock.runtime.inlet import Position
 from penstock.runtime.tally import Counted
 from penstock.sink.contract import Written
 

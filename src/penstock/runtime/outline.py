@@ -14,7 +14,7 @@ from penstock.spec.local_path import plain
 from penstock.spec.model import Budget, Pipeline
 from penstock.spec.real_time import batch_of
 from penstock.spec.rules import Rule
-from penstock.spec.sinks import KINDS, Sink
+from penstock.spec.sinks import Target, target_of
 from penstock.spec.steps import Step
 
 _TOGETHER = "the rows of one input partition stay in one task, and say where they came from"
@@ -28,12 +28,6 @@ class SourceTopic:
     format: str
     key: str | None
     view: str
-
-
-@dataclass(frozen=True)
-class Target:
-    kind: str
-    to: str
 
 
 @dataclass(frozen=True)
@@ -95,13 +89,3 @@ def _said(sink: object) -> dict[str, Any]:
         case StockKafkaSink():
             return {"guarantee": sink.guarantee, "mode": "at-least-once", "why": _ASKED}
     return {"guarantee": getattr(sink, "guarantee", None)}
-
-
-def target_of(sink: Sink) -> Target:
-    kind = next(name for name in KINDS if getattr(sink, name) is not None)
-    to = getattr(sink, kind)
-    if getattr(to, "topic_column", None):
-        return Target(kind, f"the topic in column {to.topic_column}")
-    if files := getattr(to, "path", None):
-        return Target(kind, plain(files))
-    return Target(kind, getattr(to, "topic", None) or getattr(to, "table", None) or "")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry
 from penstock.errors import OffsetsVanished, counted
-from penstock.runtime import build
+from penstock.route.store import dead_letters
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.disk import Disks
 from penstock.runtime.engine import death, session
@@ -79,7 +79,7 @@ class Perseverance:
             return None
         self.disks.look(again=True)
         # In doubt are what it had open, and whether the batch was written. Schemas are those of the start.
-        return replace(assembly, dead_letters=build.dead_letters(assembly.pipeline), replay=True)
+        return replace(assembly, dead_letters=dead_letters(assembly.pipeline), replay=True)
 
     def run_each(
         self,

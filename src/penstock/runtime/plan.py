@@ -101,16 +101,16 @@ class _Findings(Watch):
 
 def plan(pipeline: Pipeline, accept: Collection[str] = (), waiting: Report = unheard) -> Plan:
     """In the order of `supervise.run`, so that the first problem is the one that a run would end with."""
-    home, config, accepted = build.home(pipeline), client_config(pipeline), frozenset(accept)
+    home, config, accepted = Home.of(pipeline), client_config(pipeline), frozenset(accept)
     found = _Findings(told=waiting)
     running = standing.running(home)
     registry = lru_cache(lambda: RegistryRehearsal(settings_of(pipeline)))
     with set_aside(pipeline, home) as aside:
         found.attempt(lambda: _require_writable(home))
-        at = _guarded(pipeline, home, accepted, Home(build.home(aside).path / "anew"), found)
+        at = _guarded(pipeline, home, accepted, Home(Home.of(aside).path / "anew"), found)
         assembly = _assembly(aside, at or home, accept, found)
         if assembly:
-            tables = build.tables(aside, build.home(aside), at or home)
+            tables = build.tables(aside, Home.of(aside), at or home)
             tables.heard_by(found)
             steps = build.transform(aside, tables)
             assembly = replace(assembly, outlets=build.outlets(aside, registry), transform=steps)
@@ -149,7 +149,7 @@ def plan(pipeline: Pipeline, accept: Collection[str] = (), waiting: Report = unh
         except PenstockError as error:
             found.unchecked.append(f"schemas newer than those seen before: {error.what} ({error.cause})")
     made.schemas = list(registry().registrations.values()) if pipeline.registry else []
-    made.problems = diagnosis.distinct(_without_log(found.problems, build.home(aside), home))
+    made.problems = diagnosis.distinct(_without_log(found.problems, Home.of(aside), home))
     made.warnings, made.unchecked = found.warnings, found.unchecked
     return made
 
@@ -237,7 +237,7 @@ def _settle(
         return
     # Nothing is read or written, so jars that are not there yet are not needed; downloading them is for the run.
     whole = [group for group in engine.groups if all(jar.cached for jar in jars.pinned([group]))]
-    spark = found.attempt(lambda: session.start(aside, build.home(aside).logs, whole, found.told))
+    spark = found.attempt(lambda: session.start(aside, Home.of(aside).logs, whole, found.told))
     if spark is None:
         found.unchecked.append("rules, steps and the columns of sinks: the engine does not start")
         return

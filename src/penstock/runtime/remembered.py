@@ -9,9 +9,9 @@ from typing import Any
 
 from penstock.checkpoint.files import put
 from penstock.checkpoint.home import Home
-from penstock.runtime.outline import target_of
 from penstock.spec import real_time
 from penstock.spec.model import Every, Pipeline
+from penstock.spec.sinks import target_of
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def run(
         realtime.run(pipeline, until_caught_up=until_caught_up, accept=accept, watch=watch, stop=stop)
         return
     watch, stop = watch or Watch(), stop or StopRequest()
-    home = build.home(pipeline)
+    home = Home.of(pipeline)
     ends = until_caught_up or pipeline.trigger == "available-now"
     with home.held(ANOTHER), looked_on(pipeline, home, watch, lambda: ends and not stop.asked) as watch:
         watch.starting(CHECKING)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.checkpoint.home import Home
 from penstock.decode.worker import RAW_KEY, RAW_VALUE, SCHEMA_ID, DecodeBatches
 from penstock.errors import BadArgument, TopicMissing
 from penstock.kafka import recent
@@ -82,7 +83,7 @@ def tail(pipeline: Pipeline, topic: str, wanted: Wanted) -> Iterator[Seen]:
     with ExitStack() as stack:
         decode = None
         if pipeline.source.reads_topic(topic) and not wanted.raw:
-            aside = stack.enter_context(set_aside(pipeline, build.home(pipeline), purpose="tail"))
+            aside = stack.enter_context(set_aside(pipeline, Home.of(pipeline), purpose="tail"))
             decode = _decoder(aside, topic)
         found = _decoded(_chunks(pipeline, topic, wanted), decode) if decode else _as_it_is(pipeline, topic, wanted)
         yield from islice(found, wanted.count)

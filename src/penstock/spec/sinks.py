@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Literal
 
@@ -10,7 +11,7 @@ from pydantic import ConfigDict, Field, StringConstraints, field_validator, mode
 from pydantic_core import PydanticCustomError
 
 from penstock.spec.duration import Duration
-from penstock.spec.local_path import LocalPath
+from penstock.spec.local_path import LocalPath, plain
 from penstock.spec.words import Part, Text, TopicName, ViewName, require_one_of
 
 Guarantee = Literal["exactly-once", "exactly-once-by-partition", "exactly-once-by-batch", "at-least-once"]
@@ -307,3 +308,19 @@ class Sink(Part):
 
 
 KINDS = ("delta", "parquet", "iceberg", "postgres", "kafka", "console", "memory")
+
+
+@dataclass(frozen=True)
+class Target:
+    kind: str
+    to: str
+
+
+def target_of(sink: Sink) -> Target:
+    kind = next(name for name in KINDS if getattr(sink, name) is not None)
+    to = getattr(sink, kind)
+    if getattr(to, "topic_column", None):
+        return Target(kind, f"the topic in column {to.topic_column}")
+    if files := getattr(to, "path", None):
+        return Target(kind, plain(files))
+    return Target(kind, getattr(to, "topic", None) or getattr(to, "table", None) or "")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from penstock.checkpoint.home import Home
 from penstock.cli.main import app, register
 from penstock.errors import BadArgument
 from penstock.observe.events import KINDS, EventLog
-from penstock.runtime import build
 from penstock.spec.load import load
 
 
@@ -78,5 +78,5 @@ def test_word_that_is_no_kind_of_event_is_refused_with_the_kinds_there_are(tmp_p
         asked("nonsense")
     assert refused.value.cause == f"the kinds are {', '.join(KINDS)}"
     assert asked("reference") == "no events\n"
-    EventLog(build.home(load(file)).events).append("nonsense")  # as another version may write them
+    EventLog(Home.of(load(file)).events).append("nonsense")  # as another version may write them
     assert "nonsense" in asked("nonsense")

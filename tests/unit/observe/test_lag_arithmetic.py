@@ -11,10 +11,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from tests.observe_documents import LAG
 
+from penstock.checkpoint.home import Home
 from penstock.cli.lag import document, show
 from penstock.kafka.peek import estimated
 from penstock.observe.lag import Lag, PartitionLag, measured
-from penstock.runtime import build
 from penstock.spec.model import Pipeline
 
 
@@ -87,7 +87,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 @pytest.fixture
 def run(pipeline: Pipeline) -> Iterator[None]:
     """Something holds the lock."""
-    with build.home(pipeline).held():
+    with Home.of(pipeline).held():
         yield
 
 
@@ -152,7 +152,7 @@ def test_pipeline_that_does_not_run_is_not_said_to_catch_up(
     assert "read 1 offsets/s, 10/s arrive: it would never catch up at this rate" in capsys.readouterr().out
     show(pipeline, measured([part(0, 100, 100)], 1.0), show_all=False)
     assert capsys.readouterr().out.startswith("payments: not running, caught up\n  read 1 offsets/s, 10/s arrive\n")
-    with build.home(pipeline).held():
+    with Home.of(pipeline).held():
         told = document(pipeline, found)
     assert (told["running"], told["catching_up"]) == (True, True)
 

@@ -118,7 +118,7 @@ def test_schemas_that_are_written_down_while_sinks_are_asked_do_not_get_into_the
     known = []
 
     def and_write_down(at: Pipeline, log: Home) -> object:
-        file = build.home(at).schemas / "readers.json"
+        file = Home.of(at).schemas / "readers.json"
         known.append(file.read_text())
         file.write_text("{ }")
         assert log.spark == tmp_path / "copy" / "spark"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.two_batches import ENTRIES, PIPELINE
 
+from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
 from penstock.errors import LedgerMissing
-from penstock.runtime import build
 from penstock.runtime.proof.verify import verify
 
 
@@ -22,7 +22,7 @@ def test_after_a_backfill_alone_its_own_proof_is_advised(tmp_path: Path) -> None
         verify(pipeline, "monday")
     assert nothing.value.cause == "no backfill has run yet"
 
-    ledger = build.backfill_home(pipeline, "monday").ledger
+    ledger = Home.of(pipeline).backfill("monday").ledger
     ledger.mkdir(parents=True)
     Ledger(ledger).append(ENTRIES[0])
     with pytest.raises(LedgerMissing) as nothing:

@@ -12,15 +12,15 @@ import pytest
 from pydantic import ValidationError
 from tests.unit.spec.specs import GOOD, short
 
+from penstock.checkpoint.home import Home
 from penstock.errors import SpecInvalid
 from penstock.runtime import build
-from penstock.runtime.outline import target_of
 from penstock.spec import reference
 from penstock.spec.load import load, read
 from penstock.spec.local_path import is_path, written_in
 from penstock.spec.model import Pipeline
 from penstock.spec.references import located
-from penstock.spec.sinks import DeltaTable, Sink
+from penstock.spec.sinks import DeltaTable, Sink, target_of
 
 Write = Callable[..., Path]
 
@@ -147,7 +147,7 @@ def test_a_path_is_the_place_it_says(
     place = Path(meant.replace("BASE", str(tmp_path)).replace("HOME", str(home)))
     assert located(written, tmp_path) == place
     pipeline = load(write(spec_with(written, "checkpoint")[0]))
-    assert build.home(pipeline).path == place
+    assert Home.of(pipeline).path == place
 
 
 @pytest.mark.parametrize(("written", "before"), [("file:///data/x", "file:/data/x"), ("~/x", "~/x")])
@@ -161,7 +161,7 @@ def test_what_an_earlier_version_wrote_under_such_a_name_is_not_left_behind(
     assert str(tmp_path / before) in mistakes[0].message
     assert f"write './{written}'" in (mistakes[0].hint or "")
     stays = load(write(spec_with(f"./{written}", "checkpoint")[0]))
-    assert build.home(stays).path == tmp_path / before
+    assert Home.of(stays).path == tmp_path / before
 
 
 def test_one_directory_in_two_spellings_is_one_table(write: Write) -> None:

@@ -21,13 +21,12 @@ from penstock.kafka import admin
 from penstock.kafka.connection import client_config
 from penstock.kafka.session import Kept
 from penstock.record import OffsetRange
-from penstock.runtime import build, guard, standing
+from penstock.runtime import guard, standing
 from penstock.runtime.by_hand.noted import note
 from penstock.runtime.lag import if_answered
-from penstock.runtime.outline import target_of
 from penstock.spec.model import Pipeline
 from penstock.spec.references import located
-from penstock.spec.sinks import Sink
+from penstock.spec.sinks import Sink, target_of
 from penstock.spec.steps import stateful_steps
 from penstock.spec.topics import topics_of
 
@@ -49,7 +48,7 @@ class Fork:
 
 def fork(old: Pipeline, new: Pipeline, *, dry_run: bool = False) -> Fork:
     """The old pipeline may be running: its newest committed batch is where the new one begins."""
-    home, to = build.home(old), build.home(new)
+    home, to = Home.of(old), Home.of(new)
     guard.require_checkpoint(home)
     _require_another(old, new, home, to)
     if SparkLog(home.spark).stateful and stateful_steps(new.transform):

@@ -10,12 +10,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from penstock.checkpoint.home import Home
 from penstock.observe.events import Deed, EventLog
-from penstock.runtime import build
 from penstock.spec.model import Pipeline
 
 
 def note(pipeline: Pipeline, deed: Deed, /, **facts: Any) -> None:
     if pipeline.observe.events:
         with suppress(OSError):
-            EventLog(build.home(pipeline).events).append(deed, **facts)
+            EventLog(Home.of(pipeline).events).append(deed, **facts)

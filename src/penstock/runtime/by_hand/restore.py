@@ -37,7 +37,7 @@ class Repair:
 
 def back_up(pipeline: Pipeline, to: Path | None = None) -> tuple[Path, Manifest]:
     """A consistent copy, also while the pipeline runs. Nothing is locked, and the run does not notice."""
-    home = build.home(pipeline)
+    home = Home.of(pipeline)
     guard.require_checkpoint(home)
     place = to or backup.place_for(home, "backup")
     return place, backup.make(home, place, pipeline.name, lambda copy: guard.check(copy, pipeline.name, frozenset()))
@@ -52,7 +52,7 @@ def restore(pipeline: Pipeline, source: Path, *, dry_run: bool = False) -> Resto
         raise BadArgument(
             f"there is no backup {source}", next_command="penstock checkpoint show FILE lists those it has"
         )
-    home = build.home(pipeline)
+    home = Home.of(pipeline)
     with home.held(), backup.opened(source) as (copy, manifest):
         if manifest.pipeline != pipeline.name:
             raise CheckpointForeign(
@@ -73,7 +73,7 @@ def restore(pipeline: Pipeline, source: Path, *, dry_run: bool = False) -> Resto
 def repair(pipeline: Pipeline, source: Path | None = None, *, apply: bool = False) -> Repair:
     """What is damaged, and what it could be made again from; with `apply` it is done. `source`: the backup to use, else
     the newest one that the checkpoint directory has and that is whole."""
-    home = build.home(pipeline)
+    home = Home.of(pipeline)
     if not apply:
         return _repaired(home, source, apply=False)
     with home.held():

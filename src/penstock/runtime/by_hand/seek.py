@@ -37,7 +37,7 @@ from penstock.kafka import admin
 from penstock.kafka.admin import TopicFacts
 from penstock.kafka.connection import client_config
 from penstock.record import OffsetRange
-from penstock.runtime import build, guard, positions, standing
+from penstock.runtime import guard, positions, standing
 from penstock.runtime.by_hand import fork, renewing
 from penstock.runtime.by_hand import seek_target as target
 from penstock.runtime.by_hand.noted import note
@@ -92,14 +92,14 @@ class _There:
 
 def rehearse(pipeline: Pipeline, wanted: Wanted) -> Seek:
     """What a seek would do. Changes nothing, needs no lock. A reason against it is in the result."""
-    home = build.home(pipeline)
+    home = Home.of(pipeline)
     guard.require_checkpoint(home)
     return _rehearsed(pipeline, standing.steady(home, lambda: _now(pipeline, home)), wanted)
 
 
 def seek(pipeline: Pipeline, wanted: Wanted) -> Seek:
     """Do it. Raises AlreadyRunning while the pipeline runs, and SeekRefused with the reason and the alternatives."""
-    home = build.home(pipeline)
+    home = Home.of(pipeline)
     guard.require_checkpoint(home)
     with home.held():
         made = _rehearsed(pipeline, _now(pipeline, home), wanted)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.files import put
+from penstock.checkpoint.home import Home
 from penstock.checkpoint.log import BEFORE_SPLIT, SparkLog, with_positions
 from penstock.errors import BadArgument, BatchTooLarge, CheckpointForeign, counted
 from penstock.record import Batch, OffsetRange, ends_of
@@ -40,7 +41,7 @@ class Split:
 def split(pipeline: Pipeline, most: int | None = None) -> Split:
     """Let the next batch end earlier: after about `most` offsets, or half of what it has."""
     same_mode.require_ledger(pipeline, "split")
-    home = build.home(pipeline)
+    home = Home.of(pipeline)
     with home.held():
         guard.check(home, pipeline.name, frozenset())
         log, attempts = SparkLog(home.spark), Attempts(home)

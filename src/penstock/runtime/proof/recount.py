@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from penstock.checkpoint.home import Home
 from penstock.record import KAFKA, PLACE, OffsetRange
 from penstock.runtime import build
 from penstock.runtime.engine import session
@@ -20,7 +21,7 @@ from penstock.spec.model import Pipeline
 
 def expected(pipeline: Pipeline, ranges: Iterable[OffsetRange], sink: str, planned_ms: int) -> By:
     """`planned_ms`: about when the batches of these ranges ran, for rules that compare with the clock."""
-    spark = session.start(pipeline, build.home(pipeline).logs)
+    spark = session.start(pipeline, Home.of(pipeline).logs)
     apart = [OffsetRange(*where, *span) for where, spans in joined(ranges).items() for span in spans]
     raw = source.bounded(spark, pipeline, apart, whole=False)
     outlet = next(outlet for outlet in build.outlets(pipeline) if outlet.sink.name == sink)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from penstock.checkpoint.ledger import Entry
 from penstock.errors import counted
-from penstock.runtime.inlet import Position
+from penstock.record import Position
 from penstock.runtime.proof.kafka import Deaths
 from penstock.runtime.proof.report import Finding
 from penstock.runtime.proof.writers import Letters, Writer

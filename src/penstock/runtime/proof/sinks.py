@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, SinkCount
 from penstock.errors import BatchUnbalanced, counted
 from penstock.record import OffsetRange
-from penstock.runtime import build
 from penstock.runtime.failure import translate
 from penstock.runtime.proof import recount
 from penstock.runtime.proof.judge import Part, judge
@@ -74,7 +74,7 @@ def in_sink(found: Evidence, sink: Sink, positions: Held | None, report: Report)
             then = datetime.fromisoformat(ran) if ran else datetime.now(UTC)
             return recount.expected(found.pipeline, ranges, name, round(then.timestamp() * 1000))
         except Exception as error:
-            raise translate(error, build.home(found.pipeline).logs) from error
+            raise translate(error, Home.of(found.pipeline).logs) from error
 
     parts = list(_parts(found, name, held, report))
     judge(name, held, parts, found.deaths.of(name), found.records, steps_give, report)

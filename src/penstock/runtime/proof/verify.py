@@ -20,6 +20,7 @@ from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import LedgerMissing
 from penstock.record import KAFKA, REPLAY, OffsetRange
+from penstock.route.store import dead_letters
 from penstock.runtime import build
 from penstock.runtime.lag import if_answered
 from penstock.runtime.proof import kafka as kafka_proof
@@ -45,7 +46,7 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
     said = {name: list(Ledger(home.ledger).entries()) for name, home in homes.items()}
     entries = said.get(judged)
     if not entries:
-        raise _nothing(pipeline, build.home(pipeline), backfill)
+        raise _nothing(pipeline, Home.of(pipeline), backfill)
     report = Report(
         pipeline.name,
         batches=sum(not e.is_seek for e in entries),
@@ -62,7 +63,7 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
     kafka_proof.without_record(entries, records, former, report)
     gone = joined(former.all(entries))
     report.former = [OffsetRange(*where, *span) for where, spans in gone.items() for span in spans]
-    deaths = kafka_proof.Deaths.read(build.dead_letters(pipeline).read())
+    deaths = kafka_proof.Deaths.read(dead_letters(pipeline).read())
     buried = kafka_proof.in_dead_letters(deaths, query, report, gone)
     held = {name: sink.positions(KAFKA) for name, sink in sinks.items()}
     everyone = writers.found(pipeline, said)  # after the sinks were read: the pipeline may be running
@@ -96,8 +97,8 @@ def verify(pipeline: Pipeline, backfill: str | None = None) -> Report:
 
 def _nothing(pipeline: Pipeline, home: Home, backfill: str | None) -> LedgerMissing:
     """Why there is nothing to verify, and what could be meant instead."""
-    there = [name for name in build.backfills(pipeline) if name != backfill]
-    done = [name for name in there if any(Ledger(build.backfill_home(pipeline, name).ledger).entries())]
+    there = [name for name in Home.of(pipeline).backfills() if name != backfill]
+    done = [name for name in there if any(Ledger(Home.of(pipeline).backfill(name).ledger).entries())]
     what = f"pipeline '{pipeline.name}' has no ledger in {home.ledger}"
     if backfill is not None:
         return LedgerMissing(

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry
 from penstock.checkpoint.log import SparkLog
-from penstock.record import OffsetRange
-from penstock.runtime import build
-from penstock.runtime.inlet import Position
+from penstock.record import OffsetRange, Position
 from penstock.runtime.proof import ledger as ledger_proof
 from penstock.runtime.replay import replays
 from penstock.runtime.replay.replays import Chosen
@@ -37,8 +35,8 @@ def name_of(backfill: str | None) -> str:
 
 def homes(pipeline: Pipeline) -> dict[str, Home]:
     """Of every ledger, by the name of its writer."""
-    backfills = {name_of(name): build.backfill_home(pipeline, name) for name in build.backfills(pipeline)}
-    return {STREAM: build.home(pipeline), **backfills, **{_of(r): r.home for r in replays.found(pipeline)}}
+    backfills = {name_of(name): Home.of(pipeline).backfill(name) for name in Home.of(pipeline).backfills()}
+    return {STREAM: Home.of(pipeline), **backfills, **{_of(r): r.home for r in replays.found(pipeline)}}
 
 
 def found(pipeline: Pipeline, entries: Mapping[str, Sequence[Entry]]) -> list[Writer]:

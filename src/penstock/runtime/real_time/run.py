@@ -70,7 +70,7 @@ def run(
             cause="its batches last a fixed time, and their offsets are written when they end",
             next_command="penstock run FILE --from earliest --to latest reads a range, in ordinary batches",
         )
-    home = build.home(pipeline)
+    home = Home.of(pipeline)
     with home.held(ANOTHER), looked_on(pipeline, home, watch, lambda: False) as watch:
         watch.starting(CHECKING)
         same_mode.check(home, pipeline)

@@ -11,11 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from penstock.checkpoint.home import Home
 from penstock.errors import BadArgument, LedgerMissing, counted
-from penstock.record import REPLAY, SINK, TRANSFORM
+from penstock.record import REPLAY, SINK, TRANSFORM, Position
 from penstock.route.dead_letter import DeadLetter
-from penstock.runtime import build
-from penstock.runtime.inlet import Position
 from penstock.runtime.replay import letters, replays
 from penstock.runtime.replay.letters import Letter, Wanted
 from penstock.runtime.replay.replays import Chosen, Replay
@@ -74,7 +73,7 @@ def _whole(pipeline: Pipeline, everything: Iterable[Letter]) -> None:
     if unknown:
         raise LedgerMissing(
             f"the records of {counted(len(unknown), 'replay')} are gone",
-            cause=f"letters died in {', '.join(sorted(unknown))}, of which {build.replay_home(pipeline, '')} knows "
+            cause=f"letters died in {', '.join(sorted(unknown))}, of which {Home.of(pipeline).replay('')} knows "
             "nothing: which letters they brought home cannot be told, and these would be written a second time",
             next_command="restore that directory from a backup; or name each letter: penstock dlq replay FILE --id ID",
         )

@@ -15,13 +15,14 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import BadArgument
 from penstock.record import CLASSES, STAGES
 from penstock.route.dead_letter import DeadLetter
 from penstock.route.reason import pattern
-from penstock.runtime import build
+from penstock.route.store import dead_letters
 from penstock.runtime.replay import replays
 from penstock.runtime.replay.replays import Key
 from penstock.spec.model import Pipeline
@@ -138,7 +139,7 @@ def gather(pipeline: Pipeline) -> list[Letter]:
     runs = by_query(pipeline)
     sizes: dict[Key, int] = {}
     deaths: dict[Key, list[Death]] = {}
-    for each in build.dead_letters(pipeline).read():
+    for each in dead_letters(pipeline).read():
         key = key_of(each)
         sizes[key] = replays.size_of(each)
         deaths.setdefault(key, []).append(Death.of(each, runs.get(each.query, each.query)))
@@ -169,9 +170,9 @@ def key_of(letter: DeadLetter) -> Key:
 
 def by_query(pipeline: Pipeline) -> dict[str, str]:
     """Who wrote under which query's id, in words: the stream first, replays last and in their order."""
-    runs = {SparkLog(build.home(pipeline).spark).query_id() or "": "stream"}
-    for name in build.backfills(pipeline):
-        runs[SparkLog(build.backfill_home(pipeline, name).spark).query_id() or ""] = f"backfill {name}"
+    runs = {SparkLog(Home.of(pipeline).spark).query_id() or "": "stream"}
+    for name in Home.of(pipeline).backfills():
+        runs[SparkLog(Home.of(pipeline).backfill(name).spark).query_id() or ""] = f"backfill {name}"
     for replay in replays.found(pipeline):
         runs[replay.query] = f"replay {replay.name}"
     return runs
@@ -180,7 +181,7 @@ def by_query(pipeline: Pipeline) -> dict[str, str]:
 def died_at(pipeline: Pipeline, deaths: Iterable[Death]) -> dict[tuple[str, int], str]:
     """When the batches ended in which these deaths were, by query and batch, as far as ledgers say so."""
     wanted = {(death.query, death.batch) for death in deaths}
-    homes = [build.home(pipeline), *(build.backfill_home(pipeline, name) for name in build.backfills(pipeline))]
+    homes = [Home.of(pipeline), *(Home.of(pipeline).backfill(name) for name in Home.of(pipeline).backfills())]
     homes += [replay.home for replay in replays.found(pipeline)]
     entries = (entry for home in homes for entry in Ledger(home.ledger).entries())
     return {(entry.query, entry.batch): entry.time for entry in entries if (entry.query, entry.batch) in wanted}
@@ -188,7 +189,7 @@ def died_at(pipeline: Pipeline, deaths: Iterable[Death]) -> dict[tuple[str, int]
 
 def whole(pipeline: Pipeline, keys: set[Key]) -> Iterator[DeadLetter]:
     """The letters with their bytes: every death of these records."""
-    return (each for each in build.dead_letters(pipeline).read() if key_of(each) in keys)
+    return (each for each in dead_letters(pipeline).read() if key_of(each) in keys)
 
 
 def _taken(pipeline: Pipeline) -> dict[Key, tuple[tuple[str, ...], frozenset[str], bool]]:

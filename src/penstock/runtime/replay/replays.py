@@ -28,11 +28,9 @@ from penstock.checkpoint import own_log
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import Positions, SparkLog
-from penstock.record import REPLAY
+from penstock.record import REPLAY, Position
 from penstock.route.as_line import from_line, to_line
 from penstock.route.dead_letter import DeadLetter
-from penstock.runtime import build
-from penstock.runtime.inlet import Position
 from penstock.spec.model import Pipeline
 
 Key = tuple[str, int, int, int]
@@ -122,7 +120,7 @@ def left_out_before(entry: Entry, spared: Iterable[Sequence[str]]) -> dict[str, 
 
 def found(pipeline: Pipeline) -> list[Replay]:
     """Those that were written down, the oldest first."""
-    directory = build.home(pipeline).path / "replay"
+    directory = Home.of(pipeline).path / "replay"
     homes = [Home(d) for d in directory.iterdir() if (d / "spark" / "metadata").is_file()] if directory.is_dir() else []
     return sorted((Replay(h.path.name, h) for h in homes), key=lambda each: str(each.metadata["made"]))
 

@@ -22,13 +22,12 @@ from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, TopicFact
 from penstock.errors import PenstockError, TableOfAnotherQuery
 from penstock.kafka import admin
-from penstock.record import OffsetRange
+from penstock.record import OffsetRange, Position
 from penstock.runtime import build, guard
 from penstock.runtime.assemble import Assembly
 from penstock.runtime.by_hand.noted import note
 from penstock.runtime.disk import Disks
 from penstock.runtime.engine import session
-from penstock.runtime.inlet import Position
 from penstock.runtime.patience import Patience
 from penstock.runtime.perseverance import Perseverance
 from penstock.runtime.replay import replays
@@ -82,14 +81,14 @@ def run(
 ) -> tuple[Replayed | None, Choice]:
     """Bring the chosen letters home. None: there is nothing to do."""
     watch = watch or Watch()
-    with Home(build.home(pipeline).path / "replay").locked():
+    with Home(Home.of(pipeline).path / "replay").locked():
         choice = choose(pipeline, wanted, name, limit)
         replay = choice.goes_on
         if replay is None:
             if not choice.letters:
                 return None, choice
             called = name or replays.next_name(replays.found(pipeline))
-            replay = Replay(called, build.replay_home(pipeline, called))
+            replay = Replay(called, Home.of(pipeline).replay(called))
         with replay.home.held():
             if choice.goes_on is None:
                 replays.write_down(replay, wanted.given(), choice.letters)

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.record import TRANSFORM, Failure, OffsetRange
+from penstock.checkpoint.home import Home
+from penstock.record import TRANSFORM, Failure, OffsetRange, Position
 from penstock.route.dead_letter import DeadLetter
 from penstock.route.reason import pattern
 from penstock.runtime import build
@@ -15,7 +16,7 @@ from penstock.runtime.culprits import speaks_of_a_value, without
 from penstock.runtime.engine import session
 from penstock.runtime.failing import failing, lacking
 from penstock.runtime.failure import translate
-from penstock.runtime.inlet import Inlet, Position, source_views
+from penstock.runtime.inlet import Inlet, source_views
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.replay import replays
 from penstock.runtime.replay.raw import raw
@@ -51,7 +52,7 @@ class Trial:
 
 def tried(pipeline: Pipeline, chosen: Iterable[tuple[Chosen, DeadLetter]]) -> Trial:
     """Decode, rules, steps and conditions, in batches as a replay would make them."""
-    home = build.home(pipeline)
+    home = Home.of(pipeline)
     trial = Trial()
     batches = list(replays.cut(chosen))
     if not batches:

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.checkpoint.ledger import StepCount
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import PenstockError, StepFailed, counted, first_line
-from penstock.record import KAFKA, OUT_OF_RANGE, PLACE, Failure, OffsetRange, shortened
+from penstock.record import KAFKA, OUT_OF_RANGE, PLACE, Failure, OffsetRange, Position, shortened
 from penstock.runtime.culprits import searching, speaks_of_a_value, whole, without
-from penstock.runtime.inlet import RAW, Inlet, Position, is_one_of, source_views
+from penstock.runtime.inlet import RAW, Inlet, is_one_of, source_views
 from penstock.runtime.outlet import Outlet
 from penstock.runtime.state import due, set_aside
 from penstock.runtime.state.operators import Running

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.checkpoint.files import put
-from penstock.record import Failure, OffsetRange
+from penstock.record import Failure, OffsetRange, Position
 from penstock.runtime.culprits import culprits, decoded_once
-from penstock.runtime.inlet import Inlet, Position
+from penstock.runtime.inlet import Inlet
 from penstock.runtime.watch import Report, unheard
 from penstock.transform.steps import Transform
 
