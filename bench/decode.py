@@ -16,10 +16,10 @@ from bench.records import AVRO, FIELDS
 from bench.shapes import Shape
 from penstock import record
 from penstock.kafka import admin, connection
+from penstock.plan import build
 from penstock.record import OffsetRange
-from penstock.runtime import build
-from penstock.runtime.engine import session
 from penstock.source import kafka as source
+from penstock.spark import session
 from penstock.spec.model import Pipeline
 
 if TYPE_CHECKING:

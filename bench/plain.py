@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bench.order import Order
-from penstock.runtime.engine import jars, java
+from penstock.spark import jars, java
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

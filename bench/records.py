@@ -15,7 +15,7 @@ from google.protobuf.message_factory import GetMessageClass  # type: ignore[impo
 
 from penstock.kafka import connection
 from penstock.kafka.connection import Config
-from penstock.schema.protobuf import message as protobuf_schema
+from penstock.registry.protobuf import message as protobuf_schema
 
 FIELDS: dict[str, Any] = {
     "payment_id": {"type": "string", "required": True},

@@ -10,10 +10,10 @@ from bench.order import Order
 from bench.report import say
 from bench.shapes import PARTITIONS, Produced, Shape, produce
 from penstock.kafka import admin, connection
-from penstock.kafka.schema_registry import RegistrySettings, SchemaRegistry
 from penstock.local.broker import Cluster
 from penstock.local.postgres import LocalPostgres
 from penstock.local.registry import LocalRegistry
+from penstock.registry.client.registry import RegistrySettings, SchemaRegistry
 from penstock.spec.model import TopicSettings
 
 

@@ -9,10 +9,11 @@ from fractions import Fraction
 import msgspec
 
 from bench import records
-from penstock.kafka import admin, load
+from penstock.kafka import admin
 from penstock.kafka.connection import Config
-from penstock.kafka.payments import GOOD, Payments, Recipe
-from penstock.kafka.schema_registry import RegistrySettings, SchemaRegistry
+from penstock.local import load
+from penstock.local.payments import GOOD, Payments, Recipe
+from penstock.registry.client.registry import RegistrySettings, SchemaRegistry
 from penstock.spec.model import TopicSettings
 
 PARTITIONS = 4

@@ -15,10 +15,10 @@ from typing import Any
 import psutil
 from ruamel.yaml import YAML
 
+from penstock.deadletters import dead_letter
 from penstock.errors import KafkaUnreachable
 from penstock.kafka import admin, connection
 from penstock.kafka.consume import headers_of, visible
-from penstock.route import dead_letter
 from penstock.spec.model import TopicSettings
 from tests.processes import PENSTOCK, QUICK_JVM
 

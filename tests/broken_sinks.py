@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 
 from penstock.errors import SinkBusy, TableDiffers, TableOfAnotherQuery
 from penstock.record import KAFKA, OUT_OF_RANGE, Batch, Failure, Known
-from penstock.sink.contract import Incoming, Rejected, Written, read_through
+from penstock.sinks.contract import Incoming, Rejected, Written, read_through
 from penstock.testing.conformance import Traits
 
 _WHY = Failure(OUT_OF_RANGE, "n is negative")

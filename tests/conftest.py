@@ -32,7 +32,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """The session that every in-process run takes over, because a process has one JVM."""
-    from penstock.runtime.engine import session
+    from penstock.spark import session
     from penstock.spec.model import Pipeline
 
     pipeline = Pipeline.model_validate(

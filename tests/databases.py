@@ -13,7 +13,7 @@ import psycopg
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.record import Batch
-from penstock.sink.postgres import PostgresSink
+from penstock.sinks.postgres import PostgresSink
 
 KAFKA = "_kafka struct<topic:string,partition:int,offset:bigint,timestamp:timestamp>"
 _THEN = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)

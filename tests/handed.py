@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.errors import SinkBusy
 from penstock.record import Batch
-from penstock.sink.contract import Sink, Written
+from penstock.sinks.contract import Sink, Written
 
 PIPELINE = "payments"
 QUERY = "8f14e45f-ceea-467f-a0e6-1f2e3d4c5b6a"

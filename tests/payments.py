@@ -21,17 +21,18 @@ from ruamel.yaml import YAML
 
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger
+from penstock.deadletters.dead_letter import DeadLetter
+from penstock.deadletters.store import dead_letters
 from penstock.errors import PenstockError
-from penstock.kafka import admin, connection, load
-from penstock.kafka.payments import Recipe
-from penstock.route.dead_letter import DeadLetter
-from penstock.route.store import dead_letters
-from penstock.runtime import supervise
-from penstock.runtime.proof.report import Report
-from penstock.runtime.proof.verify import verify
+from penstock.kafka import admin, connection
+from penstock.lifecycle import stream
+from penstock.local import load
+from penstock.local.payments import Recipe
 from penstock.spec.load import load as load_spec
 from penstock.spec.model import Pipeline, TopicSettings
 from penstock.testing.acknowledged import Acknowledged, Place, places
+from penstock.verification.report import Report
+from penstock.verification.verify import verify
 from tests.processes import PENSTOCK, QUICK_JVM
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "payments"
@@ -132,7 +133,7 @@ class Payments:
         self.spec["dead_letters"] = {"kafka": {"topic": f"{self.topic}.DLT"}}
 
     def run(self, **options: Any) -> None:
-        supervise.run(self.pipeline, until_caught_up=True, **options)
+        stream.run(self.pipeline, until_caught_up=True, **options)
 
     def cli(self, *words: str, expect: int | None = 0, **environment: str) -> subprocess.CompletedProcess[str]:
         """The real command in a process of its own."""
@@ -189,7 +190,7 @@ def judge(payments: Payments, sent: list[Acknowledged], table: Counter[Place] | 
     return wrong
 
 
-class Heard(supervise.Watch):
+class Heard(stream.Watch):
     def __init__(self) -> None:
         self.entries: list[Any] = []
         self.warnings: list[str] = []

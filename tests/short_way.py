@@ -12,16 +12,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from penstock.batch.fused.way import Shortcut, shortcut
+from penstock.batch.output import Outlet
 from penstock.encode.stage import Encoding
 from penstock.kafka.connection import connect_to
+from penstock.plan import build
 from penstock.record import KAFKA, Batch, Known
-from penstock.runtime import build
-from penstock.runtime.one_pass.way import Shortcut, shortcut
-from penstock.runtime.outlet import Outlet
-from penstock.sink.contract import Incoming, Sink, Written
-from penstock.sink.delta import DeltaSink
-from penstock.sink.kafka.exactly_once import KafkaSink
-from penstock.sink.kafka.stock import StockKafkaSink
+from penstock.sinks.contract import Incoming, Sink, Written
+from penstock.sinks.delta.append import DeltaSink
+from penstock.sinks.kafka.exactly_once import KafkaSink
+from penstock.sinks.kafka.stock import StockKafkaSink
 from penstock.spec.model import Pipeline
 from penstock.spec.sinks import KafkaTopic
 from penstock.testing.conformance import TOPIC, Subject, Traits

@@ -27,15 +27,15 @@ from pyspark.sql import SparkSession
 
 from penstock.encode.stage import Encoding
 from penstock.kafka.connection import connect_to
-from penstock.sink.contract import Sink
-from penstock.sink.delta import DeltaSink
-from penstock.sink.delta_upsert import DeltaUpsertSink
-from penstock.sink.iceberg import IcebergSink
-from penstock.sink.iceberg_catalog import HadoopCatalog
-from penstock.sink.kafka.exactly_once import KafkaSink
-from penstock.sink.kafka.stock import StockKafkaSink
-from penstock.sink.parquet import ParquetSink
-from penstock.sink.postgres import PostgresSink
+from penstock.sinks.contract import Sink
+from penstock.sinks.delta.append import DeltaSink
+from penstock.sinks.delta.upsert import DeltaUpsertSink
+from penstock.sinks.iceberg.catalog import HadoopCatalog
+from penstock.sinks.iceberg.sink import IcebergSink
+from penstock.sinks.kafka.exactly_once import KafkaSink
+from penstock.sinks.kafka.stock import StockKafkaSink
+from penstock.sinks.parquet.sink import ParquetSink
+from penstock.sinks.postgres import PostgresSink
 from penstock.spec.sinks import KafkaTopic
 from penstock.testing.conformance import TOPIC, Traits
 

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import SparkLog
-from penstock.runtime import supervise
-from penstock.runtime.watch import StopRequest, Watch
+from penstock.lifecycle import stream
+from penstock.watch import StopRequest, Watch
 from tests.crash.driver import ROUNDS
 from tests.payments import Payments
 
@@ -146,7 +146,7 @@ class Stream:
             def batch_done(self, _entry: Entry, _seconds: float) -> None:
                 stop.ask()
 
-        supervise.run(self.payments.pipeline, watch=Stops(), stop=stop)
+        stream.run(self.payments.pipeline, watch=Stops(), stop=stop)
         assert SparkLog(Home.of(self.payments.pipeline).spark).pending() is None
 
     def entries(self) -> list[Entry]:

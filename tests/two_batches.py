@@ -12,13 +12,13 @@ from deltalake import write_deltalake
 
 from penstock.checkpoint.ledger import Entry, SinkCount, TopicFact, ViewCount
 from penstock.record import OffsetRange
-from penstock.runtime.proof.kafka import Deaths
-from penstock.runtime.proof.offsets import By
-from penstock.runtime.proof.report import Report
-from penstock.runtime.proof.sinks import Evidence
-from penstock.runtime.proof.writers import STREAM, Writer
-from penstock.sink.delta import DeltaSink
+from penstock.sinks.delta.append import DeltaSink
 from penstock.spec.model import Pipeline
+from penstock.verification.kafka import Deaths
+from penstock.verification.offsets import By
+from penstock.verification.report import Report
+from penstock.verification.sinks import Evidence
+from penstock.verification.writers import STREAM, Writer
 
 # Looked at only where a batch that drops records is wrong, which needs the engine and is tested with it.
 PIPELINE = Pipeline.model_validate(

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
-    from penstock.runtime.proof.verify import verify
-    from penstock.runtime.supervise import run
+    from penstock.lifecycle.stream import run
     from penstock.spec.model import Pipeline
+    from penstock.verification.verify import verify
 
 __all__ = ["PenstockError", "Pipeline", "__version__", "run", "verify"]
 
 _HOME = {
     "PenstockError": "penstock.errors",
     "Pipeline": "penstock.spec.model",
-    "run": "penstock.runtime.supervise",
-    "verify": "penstock.runtime.proof.verify",
+    "run": "penstock.lifecycle.stream",
+    "verify": "penstock.verification.verify",
 }
 
 

@@ -10,12 +10,12 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.batch.output import Outlet
 from penstock.cli.main import main
+from penstock.plan import build
 from penstock.record import Batch
-from penstock.runtime import build
-from penstock.runtime.outlet import Outlet
-from penstock.sink.contract import Written
-from penstock.sink.delta import DeltaSink
+from penstock.sinks.contract import Written
+from penstock.sinks.delta.append import DeltaSink
 from penstock.spec.model import Pipeline
 
 if TYPE_CHECKING:

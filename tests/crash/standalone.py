@@ -13,7 +13,7 @@ import psutil
 import pyspark
 
 from penstock.local import ports
-from penstock.runtime.engine import java
+from penstock.spark import java
 from tests.processes import QUICK_JVM
 
 _HOME = Path(pyspark.__file__).parent

@@ -16,8 +16,8 @@ from penstock.checkpoint.attempts import Attempts
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.log import SparkLog
 from penstock.cli.main import app, register
+from penstock.doctor.gather import examined
 from penstock.errors import BatchTooLarge
-from penstock.runtime.doctor import examined
 from tests.crash.driver import Driver, Here
 from tests.crash.forward import Forward
 from tests.crash.forward import judge as judge_topic

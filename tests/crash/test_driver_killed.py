@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from penstock.runtime import build
+from penstock.plan import build
 from tests.crash.careless import careless
 from tests.crash.driver import ROUNDS, Driver, Here
 from tests.crash.score import keep_score

@@ -19,7 +19,7 @@ import pytest
 from penstock import failpoint
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import TableOfAnotherQuery
-from penstock.runtime.plan import plan
+from penstock.lifecycle.preview import plan
 from tests.crash.driver import ROUNDS, Driver, Here
 from tests.crash.forward import POINTS, WAYS, Forward, judge
 from tests.payments import Payments

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from penstock.checkpoint.log import SparkLog
 from penstock.errors import CheckpointMissing, TableDiffers, TableOfAnotherQuery
 from penstock.kafka import admin
-from penstock.runtime.plan import plan
+from penstock.lifecycle.preview import plan
 from tests.crash.driver import ROUNDS
 from tests.crash.forward import WAYS, Forward, judge
 from tests.payments import Payments

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app, register
-from penstock.runtime.replay import letters, replays
+from penstock.deadletters import browse, replays
 from tests.crash.driver import ROUNDS, Driver
 from tests.payments import Payments, good
 
@@ -26,7 +26,7 @@ def test_replay_killed_after_its_sinks_and_before_its_commit_repeats_nothing(pay
     driver.command = [driver.command[0], "dlq", "replay", str(payments.file), "--apply", "--json"]
     place = "after-sinks:0" if store == "kafka" else "after-dead-letters:0"
     driver.dies_at(place)
-    assert Counter(each.state for each in letters.gather(payments.pipeline)) == {"replaying": 45}
+    assert Counter(each.state for each in browse.gather(payments.pipeline)) == {"replaying": 45}
     assert payments.verify().findings == []
     register()
     said = json.loads(CliRunner().invoke(app, driver.command[1:], catch_exceptions=False).stdout)

@@ -24,9 +24,9 @@ from typing import Any
 import pytest
 
 from penstock.cli import plan as cli_plan
+from penstock.deadletters.dead_letter import DeadLetter
 from penstock.kafka import connection
-from penstock.route.dead_letter import DeadLetter
-from penstock.runtime.plan import plan
+from penstock.lifecycle.preview import plan
 from tests.committed import committed
 from tests.payments import Payments, good
 

@@ -11,12 +11,12 @@ from deltalake import DeltaTable, write_deltalake
 from tests.payments import Heard, Payments, good
 
 from penstock import failpoint
+from penstock.deadletters.browse import Wanted
 from penstock.errors import BadArgument, KafkaUnreachable, StartNotThere
 from penstock.kafka import admin, connection
-from penstock.runtime import backfill, supervise
-from penstock.runtime.proof.verify import verify
-from penstock.runtime.replay import run as replay
-from penstock.runtime.replay.letters import Wanted
+from penstock.lifecycle import backfill, stream
+from penstock.lifecycle.replay import run as replay
+from penstock.verification.verify import verify
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -56,7 +56,7 @@ def test_a_backfill_waits_for_kafka_and_goes_on_without_what_expired_where_the_s
     for number in range(9):
         payments.put(number, 0)
     wanted = backfill.Range(f"{payments.topic}:0=0", f"{payments.topic}:0=9")
-    stop, heard = supervise.StopRequest(), Heard()
+    stop, heard = stream.StopRequest(), Heard()
     heard.batch_done = lambda *_: stop.ask()  # type: ignore[method-assign]
     backfill.run(payments.pipeline, wanted, watch=heard, stop=stop)
     assert payments.ids() == ["p-0", "p-1", "p-2"]

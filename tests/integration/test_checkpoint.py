@@ -22,8 +22,9 @@ from penstock import failpoint
 from penstock.checkpoint.home import Home
 from penstock.cli.main import app, register
 from penstock.errors import CheckpointForeign, EngineFailed, PenstockError
+from penstock.lifecycle import stream
 from penstock.observe.events import EventLog
-from penstock.runtime import build, supervise
+from penstock.plan import build
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -252,11 +253,11 @@ def test_backup_while_running_is_restored_and_a_restore_behind_the_sinks_is_refu
 ) -> None:
     payments.spec["rate"]["max_offsets"] = 50
     payments.send(*(good(n) for n in range(200)))
-    stop, ended = supervise.StopRequest(), []
+    stop, ended = stream.StopRequest(), []
 
     def run() -> None:
         try:
-            supervise.run(payments.pipeline, stop=stop)
+            stream.run(payments.pipeline, stop=stop)
         finally:
             ended.append(stop.asked)
 

@@ -23,8 +23,8 @@ from tests.processes import Run
 
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import SparkLog
-from penstock.kafka.payments import POISON
-from penstock.runtime.watch import CHECKING, ENGINE, RESOLVING
+from penstock.local.payments import POISON
+from penstock.watch import CHECKING, ENGINE, RESOLVING
 
 NUMBER = r"\d[\d,]*"
 

@@ -7,10 +7,10 @@ from tests.committed import committed
 from tests.doctor_score import named
 from tests.payments import Payments, good
 
+from penstock.doctor.gather import examined
 from penstock.errors import DeadLetterBudget
-from penstock.runtime import backfill
-from penstock.runtime.doctor import examined
-from penstock.runtime.proof.verify import verify
+from penstock.lifecycle import backfill
+from penstock.verification.verify import verify
 
 pytestmark = pytest.mark.usefixtures("spark")
 WAYS = ["engine", "one pass, files", "one pass, kafka"]

@@ -17,18 +17,18 @@ from tests.commands import document, penstock
 from tests.committed import committed
 from tests.payments import Payments, good
 
+from penstock.batch.source_view import RAW
 from penstock.cli.letter_text import moment
+from penstock.deadletters import browse, replays
+from penstock.deadletters import choice as replay_choice
+from penstock.deadletters.as_line import from_line
+from penstock.deadletters.browse import Wanted
+from penstock.deadletters.dead_letter import DeadLetter
 from penstock.errors import BadArgument, LedgerMissing
 from penstock.kafka import connection
+from penstock.lifecycle.replay import run as replay
+from penstock.lifecycle.replay.raw import raw
 from penstock.observe.events import EventLog
-from penstock.route.as_line import from_line
-from penstock.route.dead_letter import DeadLetter
-from penstock.runtime.inlet import RAW
-from penstock.runtime.replay import choice as replay_choice
-from penstock.runtime.replay import letters, replays
-from penstock.runtime.replay import run as replay
-from penstock.runtime.replay.letters import Wanted
-from penstock.runtime.replay.raw import raw
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ def put(payments: Payments, value: bytes | None, partition: int = 0, at_ms: int 
 
 
 def states(payments: Payments) -> Counter[tuple[str, int]]:
-    return Counter((each.state, len(each.deaths)) for each in letters.gather(payments.pipeline))
+    return Counter((each.state, len(each.deaths)) for each in browse.gather(payments.pipeline))
 
 
 def complete(payments: Payments) -> None:
@@ -179,7 +179,7 @@ def _replayed_again(payments: Payments, file: str) -> None:
     assert payments.ids() == [f"p-{n}" for n in range(6)]
     assert replay.run(payments.pipeline, Wanted(error_class="broken-rule"))[0] is None
     assert "nothing to replay" in penstock("dlq", "replay", file, "--stage", "contract", "--apply").stdout
-    [malformed] = [each for each in letters.gather(payments.pipeline) if each.state == "dead"]
+    [malformed] = [each for each in browse.gather(payments.pipeline) if each.state == "dead"]
     assert [death.by for death in malformed.deaths] == ["stream", "replay 1", "replay 2"]
     raw = [each for each in payments.dead() if each.position == malformed.key[:3]]
     assert {(each.key, each.value, each.timestamp_ms) for each in raw} == {(b"\xfe", STRANGE, THEN)}
@@ -309,7 +309,7 @@ def test_replay_that_fails_half_way_goes_on_with_the_same_command_and_others_lea
     assert calls == [1]
     report = payments.verify()
     assert (report.findings, len(report.unproven)) == ([], 1), report
-    assert Counter(each.state for each in letters.gather(payments.pipeline)) == {"replayed": 3, "replaying": 6}
+    assert Counter(each.state for each in browse.gather(payments.pipeline)) == {"replayed": 3, "replaying": 6}
     other = replay_choice.choose(payments.pipeline, Wanted())
     assert (other.letters, other.goes_on) == ([], None)
     assert sorted(other.left_out.values()) == [3, 6]

@@ -22,16 +22,16 @@ from tests.observe_documents import DOCTOR
 from tests.payments import Heard, Payments, good
 
 from penstock.checkpoint.home import Home
+from penstock.deadletters.browse import Wanted
+from penstock.doctor.facts import Facts, Finding
+from penstock.doctor.gather import examined
 from penstock.errors import OffsetsVanished, RuleStopped
 from penstock.kafka import connection
+from penstock.lifecycle import stream
+from penstock.lifecycle.replay import run as replay
 from penstock.local.postgres import LocalPostgres
-from penstock.observe.facts import Facts, Finding
-from penstock.runtime import supervise
-from penstock.runtime.doctor import examined
-from penstock.runtime.replay import run as replay
-from penstock.runtime.replay.letters import Wanted
-from penstock.runtime.watch import StopRequest
 from penstock.spec.model import Pipeline
+from penstock.watch import StopRequest
 
 pytestmark = pytest.mark.usefixtures("spark")
 SLEEPING = "select *, java_method('java.lang.Thread', 'sleep', 8L) as slept from payments"
@@ -51,7 +51,7 @@ def while_it_runs(payments: Payments, batch: int) -> list[str]:
                 seen.append(causes(payments))
                 stop.ask()
 
-    supervise.run(payments.pipeline, watch=Looking(), stop=stop)
+    stream.run(payments.pipeline, watch=Looking(), stop=stop)
     return seen[0]
 
 
@@ -83,7 +83,7 @@ def test_not_running(payments: Payments) -> None:
     named(["between-runs"], causes(payments))
     stop = StopRequest()
     stop.ask()
-    supervise.run(payments.pipeline, until_caught_up=True, stop=stop)
+    stream.run(payments.pipeline, until_caught_up=True, stop=stop)
     done = payments.cli("doctor", str(payments.file), "--json", expect=2)
     told = json.loads(done.stdout)
     Draft202012Validator(DOCTOR).validate(told)
@@ -165,7 +165,7 @@ def nobody_is_silent_right_after_a_start(payments: Payments) -> None:
             seen.append(examined(pipeline))
             stop.ask()
 
-    supervise.run(payments.pipeline, watch=Looking(), stop=stop)
+    stream.run(payments.pipeline, watch=Looking(), stop=stop)
     [(facts, findings)] = seen
     assert facts.running
     assert facts.lag.total

@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 
 from penstock import failpoint
 from penstock.cli.main import app, register
+from penstock.deadletters.store import dead_letters
 from penstock.errors import EngineFailed, ReferenceUnusable
+from penstock.lifecycle import stream
 from penstock.local.postgres import LocalPostgres
-from penstock.route.store import dead_letters
-from penstock.runtime import supervise
-from penstock.runtime.proof.verify import verify
-from penstock.runtime.reference import tables
 from penstock.spec.load import load
+from penstock.transform.reference import tables
+from penstock.verification.verify import verify
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -89,7 +89,7 @@ def test_example_normalises_currencies(payments: Payments, monkeypatch: pytest.M
         topic="card-payments",
     )
     pipeline, heard = load(directory / "spec.yaml"), Counted()
-    supervise.run(pipeline, until_caught_up=True, watch=heard)
+    stream.run(pipeline, until_caught_up=True, watch=heard)
     rows = DeltaTable(str(directory / "lake")).to_pyarrow_table().to_pylist()
     assert {row["payment_id"]: row["amount_eur"] for row in rows} == {"p-1": Decimal("100.00"), "p-2": Decimal("5.00")}
     dead = {json.loads(d.value or b"")["payment_id"]: d for d in dead_letters(pipeline).read()}

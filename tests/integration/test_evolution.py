@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 from tests.payments import Heard, Payments
 
 from penstock.errors import RuleStopped, SpecInvalid
-from penstock.kafka.schema_registry import RegistrySettings, SchemaRegistry
+from penstock.lifecycle import stream
 from penstock.local.registry import LocalRegistry
-from penstock.runtime import supervise
-from penstock.schema.protobuf import message as protobuf
+from penstock.registry.client.registry import RegistrySettings, SchemaRegistry
+from penstock.registry.protobuf import message as protobuf
 
 V1 = [("id", "long", None), ("count", "int", None), ("gone", "string", None)]
 V2 = [("id", "long", None), ("count", "long", None), ("added", "string", "new")]
@@ -66,12 +66,12 @@ class Orders:
     @contextmanager
     def running(self) -> Iterator[Heard]:
         """The pipeline, going on while a test sends records."""
-        stop, heard = supervise.StopRequest(), Heard()
+        stop, heard = stream.StopRequest(), Heard()
         failure: list[BaseException] = []
 
         def run() -> None:
             try:
-                supervise.run(self.payments.pipeline, watch=heard, stop=stop)
+                stream.run(self.payments.pipeline, watch=heard, stop=stop)
             except BaseException as error:
                 failure.append(error)
 

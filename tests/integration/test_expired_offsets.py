@@ -11,8 +11,8 @@ from tests.payments import Heard, Payments, good, made_again
 from penstock import failpoint
 from penstock.errors import OffsetsVanished, PenstockError, TopicRecreated
 from penstock.kafka import connection
-from penstock.runtime.plan import plan
-from penstock.runtime.watch import CHECKING, ENGINE, RESOLVING
+from penstock.lifecycle.preview import plan
+from penstock.watch import CHECKING, ENGINE, RESOLVING
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -13,8 +13,8 @@ from tests.payments import Payments
 STARTS = """
 from pathlib import Path
 from penstock.errors import EngineFailed
-from penstock.runtime import watch
-from penstock.runtime.engine import session
+from penstock import watch
+from penstock.spark import session
 from penstock.spec.load import load
 
 watch._EVERY_S, session._ANSWERS_WITHIN_S = 2.0, 5.0

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 def test_only_the_records_that_a_step_fails_on_die(payments: Payments) -> None:
     """For the sinks behind it; the others keep them, and what was written before the failure was found is there once.
-    How they are found, and when they are too many: tests/unit/runtime/test_culprits.py."""
+    How they are found, and when they are too many: tests/unit/batch/test_culprits.py."""
     payments.spec["transform"] = [{"view": "numbered", "sql": "select *, cast(account as int) as number from payments"}]
     payments.spec["contract"] = {}
     payments.spec["sinks"] = {

@@ -18,9 +18,9 @@ from tests.payments import Heard, Payments
 
 from penstock import record
 from penstock.errors import RegistryUnreachable, RuleStopped
+from penstock.lifecycle import stream
 from penstock.local.registry import LocalRegistry
-from penstock.runtime import supervise
-from penstock.schema.protobuf import message as protobuf_schema
+from penstock.registry.protobuf import message as protobuf_schema
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -206,7 +206,7 @@ def test_known_ids_go_on_without_the_registry_and_unknown_ones_wait_for_it(shop:
         shop.payments.send(encoded, topic=topic)
         heard = Heard()
         heard.retrying = lambda error, _: (heard.warnings.append(error.code), registry.resume())  # type: ignore[method-assign]
-        supervise.run(shop.payments.pipeline, until_caught_up=True, watch=heard)
+        stream.run(shop.payments.pipeline, until_caught_up=True, watch=heard)
     finally:
         registry.resume()
     assert heard.warnings == [RegistryUnreachable.code]

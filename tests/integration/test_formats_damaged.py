@@ -173,7 +173,7 @@ def serializer_of(kind: str, shop: Shop) -> tuple[Any, Any, Any, dict[str, Any]]
                 {"header": HEADER},
             )
         case "protobuf":
-            from penstock.schema.protobuf import message
+            from penstock.registry.protobuf import message
 
             order_class = GetMessageClass(message.from_text(PROTO, "shop.Order").descriptor())
             serialize = ProtobufSerializer(order_class, shop.client)

@@ -23,8 +23,8 @@ from tests.samples.plain import bytes_sample, csv_sample, string_sample
 from tests.samples.protobuf import protobuf_sample
 
 from penstock import record
-from penstock.decode.columns import arrow_type
-from penstock.decode.decoded import Decoded
+from penstock.decode.arrow.columns import arrow_type
+from penstock.decode.arrow.decoded import Decoded
 
 sys.path.append(str(Path(__file__).parent.parent / "unit" / "decode"))
 

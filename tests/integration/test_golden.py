@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 from tests.golden import FOREVER, RULES, Golden, fill
 from tests.payments import Payments, good
 
+from penstock.deadletters.browse import Wanted
+from penstock.lifecycle import backfill
+from penstock.lifecycle.replay import run as replay
 from penstock.local.postgres import LocalPostgres
-from penstock.runtime import backfill
-from penstock.runtime.replay import run as replay
-from penstock.runtime.replay.letters import Wanted
 
 STEP = [{"view": "settled", "sql": "select *, to_date(event_time) as day from payments where status <> 'VOID'"}]
 FAILING = [{"view": "settled", "sql": "select *, 1 / (cast(substr(payment_id, 3) as int) - 7) as x from payments"}]

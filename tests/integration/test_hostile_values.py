@@ -16,8 +16,8 @@ from tests.databases import Database
 from tests.handed import hand
 from tests.payments import Payments
 
-from penstock.sink.iceberg import IcebergSink
-from penstock.sink.iceberg_catalog import HadoopCatalog
+from penstock.sinks.iceberg.catalog import HadoopCatalog
+from penstock.sinks.iceberg.sink import IcebergSink
 from penstock.spec.types import quoted
 
 VALUES = [

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from penstock.decode.columns import arrow_type
+from penstock.decode.arrow.columns import arrow_type
 from penstock.encode.json import JsonEncoder
 from penstock.spec.types import Member, Struct, parse, quoted
 

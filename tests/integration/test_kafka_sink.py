@@ -15,9 +15,9 @@ from tests.payments import Heard, Payments, until
 
 from penstock.errors import SpecInvalid, TableOfAnotherQuery
 from penstock.kafka import connection
-from penstock.runtime import supervise
-from penstock.runtime.watch import StopRequest
+from penstock.lifecycle import stream
 from penstock.spec.model import Pipeline
+from penstock.watch import StopRequest
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -197,7 +197,7 @@ def test_partitions_that_a_topic_gets_while_it_runs_are_written_to(forward: Forw
 
     heard.batch_done = grow  # type: ignore[method-assign]
     payments.send(*(json.dumps(event(n)).encode() for n in range(3)), key=b"k")
-    supervise.run(payments.pipeline, watch=heard, stop=stop)
+    stream.run(payments.pipeline, watch=heard, stop=stop)
     assert sorted((d.partition, json.loads(d.value or b"")["id"]) for d in forward.seen()) == [
         *((1, n) for n in range(3)),
         *((3, n) for n in range(3, 6)),

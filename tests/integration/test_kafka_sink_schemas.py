@@ -23,11 +23,11 @@ from tests.payments import Payments
 
 from penstock.encode.formats import prepare
 from penstock.errors import PenstockError, SchemaIncompatible, SpecInvalid, SubjectMissing
-from penstock.kafka.registry_http import RegistrySettings
-from penstock.kafka.schema import RegisteredSchema
-from penstock.kafka.schema_registry import SchemaRegistry
 from penstock.local.registry import LocalRegistry
-from penstock.schema.protobuf import message as protobuf
+from penstock.registry.client.http import RegistrySettings
+from penstock.registry.client.registry import SchemaRegistry
+from penstock.registry.client.schema import RegisteredSchema
+from penstock.registry.protobuf import message as protobuf
 from penstock.spec.sinks import EncodeProtobuf
 
 pytestmark = pytest.mark.usefixtures("spark")

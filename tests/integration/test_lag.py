@@ -19,8 +19,8 @@ from tests.payments import Heard, Payments
 from penstock.errors import BadArgument, PenstockError
 from penstock.kafka import transaction
 from penstock.local import ports
-from penstock.runtime.engine import jars, java
-from penstock.runtime.lag import lag_of
+from penstock.observe.measure_lag import lag_of
+from penstock.spark import jars, java
 
 pytestmark = pytest.mark.usefixtures("spark")
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

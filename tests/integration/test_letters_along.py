@@ -12,10 +12,10 @@ import pytest
 from tests.committed import committed
 from tests.payments import Heard, Payments, good
 
+from penstock.deadletters.dead_letter import DeadLetter
 from penstock.errors import RuleStopped, TableDiffers
 from penstock.kafka import admin, connection, transaction
-from penstock.route.dead_letter import DeadLetter
-from penstock.runtime import build
+from penstock.plan import build
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -15,11 +15,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from tests.payments import Heard, Payments, good
 
+from penstock.batch.fused.way import Shortcut
+from penstock.contract.native import condition
 from penstock.kafka import admin
-from penstock.runtime import build
-from penstock.runtime.one_pass.way import Shortcut
+from penstock.plan import build
 from penstock.spec.types import Member, Struct, parse
-from penstock.transform.native import condition
 
 ROWS = [
     *(good(n, amount=n - 3.25, merchant=None if n % 3 else {"name": "Ü \"Q\""}, tags=["a", None]) for n in range(36)),

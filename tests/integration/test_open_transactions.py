@@ -13,12 +13,12 @@ from datetime import timedelta
 import pytest
 from tests.payments import Payments
 
+from penstock.deadletters.store import dead_letters
 from penstock.errors import PenstockError, TableDiffers, TableOfAnotherQuery, TransactionOpen
 from penstock.kafka import transaction
 from penstock.kafka.transaction import Mark, Owner
+from penstock.plan import build
 from penstock.record import Batch, Known
-from penstock.route.store import dead_letters
-from penstock.runtime import build
 
 _AT_ONCE_S = 10.0  # the client alone waits for 30
 

@@ -10,10 +10,10 @@ import pytest
 from deltalake import DeltaTable
 from tests.handed import batch, hand
 
-from penstock.sink.contract import Sink
-from penstock.sink.delta import DeltaSink
-from penstock.sink.delta_upsert import DeltaUpsertSink
-from penstock.sink.parquet import ParquetSink
+from penstock.sinks.contract import Sink
+from penstock.sinks.delta.append import DeltaSink
+from penstock.sinks.delta.upsert import DeltaUpsertSink
+from penstock.sinks.parquet.sink import ParquetSink
 
 VALUES = ["EUR", "", None, "__HIVE_DEFAULT_PARTITION__", " ", "a/b=c%20"]
 KEPT = {0: "EUR", 2: None, 4: " ", 5: "a/b=c%20"}

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from penstock.checkpoint.home import Home
 from penstock.cli.main import app, register
 from penstock.kafka import admin
-from penstock.kafka.registry_http import RegistrySettings
-from penstock.kafka.schema_registry import SchemaRegistry
 from penstock.local.registry import LocalRegistry
+from penstock.registry.client.http import RegistrySettings
+from penstock.registry.client.registry import SchemaRegistry
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -26,8 +26,8 @@ from penstock.errors import (
 )
 from penstock.local.postgres import LocalPostgres
 from penstock.record import Known
-from penstock.sink.contract import Written
-from penstock.sink.postgres import PostgresSink
+from penstock.sinks.contract import Written
+from penstock.sinks.postgres import PostgresSink
 
 
 def test_task_that_is_run_again_loads_its_rows_once(db: Database) -> None:
@@ -276,9 +276,9 @@ def test_password_is_in_no_error_no_text_and_no_plan(db: Database, guest: Postgr
     texts.append(text)
     tracker = db.spark.sparkContext.statusTracker()
     texts += [str(tracker.getJobInfo(job)) for job in tracker.getJobIdsForGroup(None)[-20:]]
-    from penstock.sink.postgres.connection import Address
-    from penstock.sink.postgres.load import RESULT, Load
-    from penstock.sink.postgres.names import Staging
+    from penstock.sinks.postgres.connection import Address
+    from penstock.sinks.postgres.load import RESULT, Load
+    from penstock.sinks.postgres.names import Staging
 
     load = Load("guest", Address(guest.url), Staging("s", "n"), ("id",), (), None, False, False)
     plan = frame.select("id").mapInArrow(load, RESULT)

@@ -13,11 +13,11 @@ from pyspark.sql.types import StructType
 from tests.databases import KAFKA, Database, batch
 from tests.payments import Heard, Payments
 
+from penstock.batch.fused.way import Shortcut
 from penstock.local.postgres import LocalPostgres
-from penstock.runtime import build
-from penstock.runtime.one_pass.way import Shortcut
-from penstock.sink.contract import Incoming
-from penstock.sink.postgres.one_pass import OnePassPostgres
+from penstock.plan import build
+from penstock.sinks.contract import Incoming
+from penstock.sinks.postgres.one_pass import OnePassPostgres
 
 FIELDS = {
     "id": {"type": "int", "required": True},

@@ -10,7 +10,7 @@ from tests.databases import KAFKA, Database, at, batch
 
 from penstock.errors import SinkFailed, SpecInvalid
 from penstock.record import Failure
-from penstock.sink.contract import Incoming, Rejected
+from penstock.sinks.contract import Incoming, Rejected
 
 ROWS = f"id int, name string, amount decimal(12,2), {KAFKA}"
 

@@ -17,11 +17,11 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 from tests.databases import KAFKA, Database, at, batch
 
+from penstock.batch.counts import Handed
 from penstock.errors import SinkFailed, SpecInvalid
-from penstock.runtime.tally import Handed
-from penstock.sink.contract import Incoming, Written
-from penstock.sink.delta_upsert import DeltaUpsertSink
-from penstock.sink.postgres import PostgresSink
+from penstock.sinks.contract import Incoming, Written
+from penstock.sinks.delta.upsert import DeltaUpsertSink
+from penstock.sinks.postgres import PostgresSink
 
 
 @pytest.fixture

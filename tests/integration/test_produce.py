@@ -18,8 +18,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from penstock.errors import KafkaUnreachable, TopicMissing
-from penstock.kafka import admin, connection, load
-from penstock.kafka.payments import BLOCK, Payments, Recipe
+from penstock.kafka import admin, connection
+from penstock.local import load
+from penstock.local.payments import BLOCK, Payments, Recipe
 from penstock.spec.model import TopicSettings
 from penstock.testing.acknowledged import Acknowledged, Place
 

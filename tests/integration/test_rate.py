@@ -17,11 +17,11 @@ from tests.payments import Heard, Payments, good, until
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry
 from penstock.control.rate import Decision
+from penstock.lifecycle import stream
+from penstock.lifecycle.rate import Regulator
 from penstock.observe.events import EventLog
 from penstock.record import OffsetRange
-from penstock.runtime import supervise
-from penstock.runtime.regulate import Regulator
-from penstock.runtime.throttle import NotChangeable, Throttle
+from penstock.spark.read_limit import NotChangeable, Throttle
 from penstock.spec.model import Rate
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -132,8 +132,8 @@ def test_probe_finds_a_source_whose_cap_cannot_be_changed_and_the_query_is_to_be
 def test_batch_waits_for_min_offsets_also_after_the_cap_has_moved(payments: Payments) -> None:
     payments.spec["rate"] = {"max_offsets": 50, "min_offsets": 50, "max_delay": "1h", "target_batch": "30s"}
     payments.produce(500)
-    heard, stop = Decided(), supervise.StopRequest()
-    run = threading.Thread(target=lambda: supervise.run(payments.pipeline, watch=heard, stop=stop))
+    heard, stop = Decided(), stream.StopRequest()
+    run = threading.Thread(target=lambda: stream.run(payments.pipeline, watch=heard, stop=stop))
     run.start()
     try:
         until(lambda: sum(heard.sizes()) == 500, 60)

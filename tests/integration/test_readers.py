@@ -16,12 +16,12 @@ import pytest
 
 from penstock.decode.avro.decoder import AvroDecoder, struct_of
 from penstock.decode.formats import unusable
-from penstock.kafka.schema import Kind, RegisteredSchema
-from penstock.kafka.schema_registry import Reference, RegistrySettings, SchemaRegistry
+from penstock.decode.readers import Readers
 from penstock.local.registry import LocalRegistry
-from penstock.runtime.readers import Readers
-from penstock.schema.json_schema import struct_of_json_schema
-from penstock.schema.protobuf.message import from_registered
+from penstock.registry.client.registry import Reference, RegistrySettings, SchemaRegistry
+from penstock.registry.client.schema import Kind, RegisteredSchema
+from penstock.registry.json_schema import struct_of_json_schema
+from penstock.registry.protobuf.message import from_registered
 
 
 class Subject:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tests.processes import QUICK_JVM
 
-from penstock.runtime.engine import java, recorded
+from penstock.spark import java, recorded
 
 START = """
 import sys
 from pathlib import Path
-from penstock.runtime.engine import session
+from penstock.spark import session
 from penstock.spec.model import Pipeline
 
 topics = {"t": {"value": {"format": "string"}}}

@@ -11,13 +11,14 @@ from tests.alerts import Alerts, payment
 from tests.payments import Payments, good
 
 from penstock import failpoint
+from penstock.checkpoint import remembered
 from penstock.checkpoint.home import Home
+from penstock.deadletters.browse import Wanted
 from penstock.errors import NotInRealTime, PenstockError
+from penstock.lifecycle import backfill
+from penstock.lifecycle.changes import against_checkpoint
+from penstock.lifecycle.replay import run as replay
 from penstock.local.broker import Cluster
-from penstock.runtime import backfill, remembered
-from penstock.runtime.changes import against_checkpoint
-from penstock.runtime.replay import run as replay
-from penstock.runtime.replay.letters import Wanted
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -17,8 +17,8 @@ from penstock.errors import (
     SchemaMissing,
     SubjectMissing,
 )
-from penstock.kafka.schema_registry import MODES, Mode, Reference, RegistrySettings, SchemaRegistry
 from penstock.local.registry import LocalRegistry
+from penstock.registry.client.registry import MODES, Mode, Reference, RegistrySettings, SchemaRegistry
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ import pytest
 from tests.processes import penstock, servers_of, watched
 
 from penstock.errors import BadArgument, ServerFailed
-from penstock.kafka.schema_registry import RegistrySettings, SchemaRegistry
 from penstock.local import ports
 from penstock.local.broker import Cluster
 from penstock.local.registry import LocalRegistry
 from penstock.local.together import up_together
+from penstock.registry.client.registry import RegistrySettings, SchemaRegistry
 
 
 @pytest.fixture

@@ -13,14 +13,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import RegistryUnreachable
-from penstock.kafka.schema_registry import (
-    Lookup,
-    Reference,
-    RegisteredSchema,
-    RegistrySettings,
-    SchemaRegistry,
-)
 from penstock.local.registry import LocalRegistry
+from penstock.registry.client.registry import Lookup, Reference, RegisteredSchema, RegistrySettings, SchemaRegistry
 
 MONEY = 'syntax = "proto3";\npackage shop;\nmessage Money { int64 units = 1; }\n'
 TAX = 'syntax = "proto3";\npackage shop;\nimport "money.proto";\nmessage Tax { Money amount = 1; }\n'

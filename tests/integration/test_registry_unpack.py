@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import JarsUnavailable
-from penstock.runtime.engine import jars
+from penstock.spark import jars
 
 Archive = Callable[[dict[str, bytes]], Path]
 
@@ -79,7 +79,7 @@ def test_archive_that_reaches_outside_is_refused_and_leaves_nothing(archive: Arc
 UNPACK = """
 import sys
 from pathlib import Path
-from penstock.runtime.engine import jars
+from penstock.spark import jars
 print(len(list(jars.unpacked("tiny", lock=Path(sys.argv[1])).iterdir())))
 """
 

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from tests.payments import Heard, Payments, good, judge
 
 from penstock import record
+from penstock.batch import run
 from penstock.errors import (
     NotWritable,
     ReferenceMissing,
@@ -23,9 +24,10 @@ from penstock.errors import (
     TopicMissing,
 )
 from penstock.kafka import connection
-from penstock.kafka.payments import POISON
-from penstock.runtime import assemble, build, supervise
-from penstock.runtime.topics import TopicWatch
+from penstock.lifecycle import stream
+from penstock.local.payments import POISON
+from penstock.plan import build
+from penstock.source.topics import TopicWatch
 from penstock.spec.model import Pipeline
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -125,7 +127,7 @@ def test_what_a_run_had_open_is_let_go_of_when_it_is_over(payments: Payments, mo
     made: list[weakref.ref[TopicWatch]] = []
     assembly = build.assembly
 
-    def seen(*about: Any, **more: Any) -> assemble.Assembly:
+    def seen(*about: Any, **more: Any) -> run.Assembly:
         parts = assembly(*about, **more)
         made.append(weakref.ref(parts.topics))
         return parts
@@ -223,7 +225,7 @@ def test_the_same_pipeline_in_python_runs(payments: Payments) -> None:
     made = Pipeline.model_validate(payments.spec).at(payments.directory)
     assert made == payments.pipeline
     payments.send(good(1))
-    supervise.run(made, until_caught_up=True)
+    stream.run(made, until_caught_up=True)
     assert len(payments.rows()) == 1
 
 
@@ -322,7 +324,7 @@ def test_a_rule_may_have_any_name_and_a_record_for_which_it_cannot_be_computed_b
 def test_a_batch_too_large_to_locate_its_dead_writes_the_same_dead_letters(
     payments: Payments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assemble, "_LOCATED", 0)
+    monkeypatch.setattr(run, "_LOCATED", 0)
     sent = payments.produce(900, poison=0.1)
     payments.run()
     assert judge(payments, [sent]) == []
@@ -331,10 +333,10 @@ def test_a_batch_too_large_to_locate_its_dead_writes_the_same_dead_letters(
 
 def test_an_interval_runs_batches_until_it_is_told_to_stop(payments: Payments) -> None:
     payments.spec["trigger"] = {"every": "500ms"}
-    stop, heard = supervise.StopRequest(), Heard()
+    stop, heard = stream.StopRequest(), Heard()
     heard.batch_done = lambda entry, _: (heard.entries.append(entry), stop.ask() if entry.read else None)  # type: ignore[method-assign]
     payments.send(good(1))
-    supervise.run(payments.pipeline, watch=heard, stop=stop)
+    stream.run(payments.pipeline, watch=heard, stop=stop)
     assert len(payments.rows()) == 1
     assert payments.verify().complete
 
@@ -342,7 +344,7 @@ def test_an_interval_runs_batches_until_it_is_told_to_stop(payments: Payments) -
 def test_available_now_reads_what_is_there_and_ends(payments: Payments) -> None:
     payments.spec["trigger"] = "available-now"
     payments.send(*(good(number) for number in range(3)))
-    supervise.run(payments.pipeline)
+    stream.run(payments.pipeline)
     assert len(payments.rows()) == 3
     assert payments.verify().complete
 

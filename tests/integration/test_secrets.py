@@ -158,7 +158,7 @@ def test_setting_with_a_secret_reaches_the_engine_as_it_was_written(
 import os, sys
 from pathlib import Path
 from pyspark import SparkContext
-from penstock.runtime.engine import session
+from penstock.spark import session
 from penstock.spec.load import load
 spark = session.start(load(Path(sys.argv[1])), Path(sys.argv[2]), groups=[])
 java = SparkContext._jvm.java.lang

@@ -12,10 +12,10 @@ from deltalake import DeltaTable
 from tests.handed import QUERY, batch, changes, hand
 
 from penstock.record import Known
-from penstock.sink.contract import Written
-from penstock.sink.delta import DeltaSink
-from penstock.sink.delta_maintenance import Maintenance, Schedule
-from penstock.sink.delta_upsert import DeltaUpsertSink
+from penstock.sinks.contract import Written
+from penstock.sinks.delta.append import DeltaSink
+from penstock.sinks.delta.maintenance import Maintenance, Schedule
+from penstock.sinks.delta.upsert import DeltaUpsertSink
 
 ALWAYS, AT_MOST = timedelta(milliseconds=1), timedelta(seconds=5)
 

@@ -25,9 +25,9 @@ from tests.handed import (
 
 from penstock.errors import SinkFailed, SpecInvalid
 from penstock.record import MISSING_FIELD, Known
-from penstock.sink.contract import Incoming, Written
-from penstock.sink.delta import DeltaSink
-from penstock.sink.delta_upsert import DeltaUpsertSink
+from penstock.sinks.contract import Incoming, Written
+from penstock.sinks.delta.append import DeltaSink
+from penstock.sinks.delta.upsert import DeltaUpsertSink
 
 
 @pytest.fixture

@@ -26,14 +26,14 @@ from tests.handed import (
     two_at_once,
 )
 
+from penstock.batch.counts import Handed
 from penstock.errors import NotWritable, SinkBusy, SinkFailed, SpecInvalid, TableDiffers, TableOfAnotherQuery
 from penstock.local import ports
 from penstock.local.postgres import LocalPostgres
 from penstock.record import Known
-from penstock.runtime.tally import Handed
-from penstock.sink.contract import Incoming, Written
-from penstock.sink.iceberg import IcebergSink
-from penstock.sink.iceberg_catalog import HadoopCatalog, JdbcCatalog, open_in
+from penstock.sinks.contract import Incoming, Written
+from penstock.sinks.iceberg.catalog import HadoopCatalog, JdbcCatalog, open_in
+from penstock.sinks.iceberg.sink import IcebergSink
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from tests.handed import PIPELINE, QUERY, batch, every_type, hand, hand_counting
 
 from penstock.errors import SpecInvalid
 from penstock.record import Known
-from penstock.sink.contract import Incoming, Written
-from penstock.sink.parquet import ParquetSink
+from penstock.sinks.contract import Incoming, Written
+from penstock.sinks.parquet.sink import ParquetSink
 
 ROWS = 600
 

@@ -9,11 +9,11 @@ import pytest
 from deltalake import DeltaTable
 from tests.payments import Heard, Payments, good, until
 
+from penstock.doctor.gather import examined
 from penstock.errors import OffsetsVanished, StartNotThere
 from penstock.kafka import connection
-from penstock.runtime import backfill, plan, supervise
-from penstock.runtime.doctor import examined
-from penstock.runtime.lag import lag_of
+from penstock.lifecycle import backfill, preview, stream
+from penstock.observe.measure_lag import lag_of
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -23,7 +23,7 @@ def test_topics_that_match_a_pattern_share_a_view_and_a_new_one_joins_a_running_
     payments.create(f"{payments.topic}-eu", 2)
     payments.send(good(1))
     payments.send(good(2), b"broken", topic=f"{payments.topic}-eu")
-    stop, heard = supervise.StopRequest(), Heard()
+    stop, heard = stream.StopRequest(), Heard()
 
     def follow(entry: Any, _: float) -> None:
         heard.entries.append(entry)
@@ -36,7 +36,7 @@ def test_topics_that_match_a_pattern_share_a_view_and_a_new_one_joins_a_running_
 
     heard.batch_done = follow  # type: ignore[method-assign]
     payments.spec["trigger"] = {"every": "500ms"}
-    supervise.run(payments.pipeline, watch=heard, stop=stop)
+    stream.run(payments.pipeline, watch=heard, stop=stop)
     assert payments.ids() == ["p-1", "p-2", "p-3"]
     assert {t.rpartition("-")[2] for t, _, _ in payments.places()} >= {"eu", "us"}
     [letter] = payments.dead()
@@ -81,7 +81,7 @@ def test_only_the_partitions_that_are_named_are_read(payments: Payments) -> None
     assert payments.verify().complete
     payments.spec["source"]["topics"][payments.topic]["partitions"] = [0]
     payments.put(3, 0)
-    [problem] = plan.plan(payments.pipeline).problems
+    [problem] = preview.plan(payments.pipeline).problems
     assert (problem.code, payments.topic in str(problem.cause)) == (OffsetsVanished.code, True)
     with pytest.raises(OffsetsVanished):
         payments.run()
@@ -158,7 +158,7 @@ def test_partitions_added_while_it_runs_are_read(payments: Payments) -> None:
 
     payments.spec["trigger"] = {"every": "500ms"}
     payments.send(good(1))
-    client, stop, heard = connection.admin(payments.config), supervise.StopRequest(), Heard()
+    client, stop, heard = connection.admin(payments.config), stream.StopRequest(), Heard()
 
     def follow(entry: Any, _: float) -> None:
         heard.entries.append(entry)
@@ -170,7 +170,7 @@ def test_partitions_added_while_it_runs_are_read(payments: Payments) -> None:
             stop.ask()
 
     heard.batch_done = follow  # type: ignore[method-assign]
-    supervise.run(payments.pipeline, watch=heard, stop=stop)
+    stream.run(payments.pipeline, watch=heard, stop=stop)
     assert payments.ids() == ["p-1", "p-2"]
     assert payments.verify().complete
 

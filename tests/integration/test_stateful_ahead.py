@@ -14,10 +14,10 @@ from penstock import failpoint
 from penstock.checkpoint.files import put
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.log import SparkLog, with_times
+from penstock.doctor.facts import Finding
+from penstock.doctor.gather import examined
 from penstock.errors import EngineFailed
 from penstock.local.broker import Cluster
-from penstock.observe.facts import Finding
-from penstock.runtime.doctor import examined
 from penstock.testing import case
 
 pytestmark = pytest.mark.usefixtures("spark")

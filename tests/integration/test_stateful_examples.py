@@ -12,11 +12,11 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.kafka import connection
+from penstock.lifecycle import stream
 from penstock.local.broker import Cluster
-from penstock.runtime import supervise
-from penstock.runtime.proof.verify import verify
 from penstock.spec.load import load
 from penstock.spec.model import Pipeline
+from penstock.verification.verify import verify
 
 pytestmark = pytest.mark.usefixtures("spark")
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -47,7 +47,7 @@ def ran(
             for row in rows:
                 producer.produce(f"{topic}.{mark}", json.dumps(row).encode())
         assert producer.flush(30) == 0
-        supervise.run(pipeline, until_caught_up=True)
+        stream.run(pipeline, until_caught_up=True)
     report = verify(pipeline)
     assert report.complete, report.findings
     return pipeline

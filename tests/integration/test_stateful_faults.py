@@ -16,7 +16,7 @@ from tests.payments import Heard, Payments, good
 
 from penstock import failpoint
 from penstock.errors import EngineFailed
-from penstock.runtime.plan import plan
+from penstock.lifecycle.preview import plan
 from penstock.testing import case
 from penstock.transform.sql import columns_behind
 

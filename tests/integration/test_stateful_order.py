@@ -13,8 +13,8 @@ import pyarrow.dataset as ds
 import pytest
 from tests.payments import Payments
 
-from penstock.runtime.state.flow import OWN_CHECK
-from penstock.sink.engine import configured
+from penstock.batch.stateful.flow import OWN_CHECK
+from penstock.spark.write_errors import configured
 from penstock.spec.stateful import Deduplicate
 from penstock.transform import deduplicate
 

@@ -31,12 +31,14 @@ from typer.testing import CliRunner
 
 from penstock.checkpoint.log import SparkLog
 from penstock.cli.main import app, register
+from penstock.doctor.gather import examined
 from penstock.errors import BadArgument, CheckpointForeign, PenstockError, SeekRefused, StepFailed
+from penstock.lifecycle import backfill
+from penstock.lifecycle import stream as streams
 from penstock.local.broker import Cluster
 from penstock.local.postgres import LocalPostgres
-from penstock.runtime import backfill, inspection, supervise
-from penstock.runtime.by_hand.seek_target import Wanted
-from penstock.runtime.doctor import examined
+from penstock.operations import show
+from penstock.operations.seek_target import Wanted
 from penstock.spec.load import load
 from penstock.spec.model import Pipeline
 from penstock.testing import case
@@ -206,14 +208,14 @@ def refusal(*words: object) -> PenstockError:
 
 
 def test_what_state_does_not_allow(kafka: Cluster, directory: Path) -> None:
-    from penstock.runtime import plan
-    from penstock.runtime.by_hand import seek
+    from penstock.lifecycle import preview
+    from penstock.operations import seek
 
     stream = Stream.make(kafka.bootstrap, directory, [{"view": "counts", "window": WINDOW}])
     payments = stream.payments
     stream.feed([*(Event("a", n) for n in range(10)), Event("a", None)])
     stream.run()
-    store = inspection.inspect(payments.pipeline).state
+    store = show.inspect(payments.pipeline).state
     assert [each.operator for each in store] == [0]
     assert store[0].bytes > 0
     with pytest.raises(SeekRefused, match="keeps state"):
@@ -234,7 +236,7 @@ def test_what_state_does_not_allow(kafka: Cluster, directory: Path) -> None:
     assert not (payments.directory / ".penstock" / "forked").exists()
     changed = {**WINDOW, "size": "30s"}
     payments.spec["transform"] = [{"view": "counts", "window": changed}]
-    planned = plan.plan(payments.pipeline)
+    planned = preview.plan(payments.pipeline)
     [change] = planned.changes
     assert (change.what, change.compatible) == ("step-changed", False)
     with pytest.raises(CheckpointForeign, match="not that of step 'counts'") as raised:
@@ -245,7 +247,7 @@ def test_what_state_does_not_allow(kafka: Cluster, directory: Path) -> None:
         {"view": "counts", "window": {**WINDOW, "from": "some", "time": "number"}},
     ]
     payments.spec["sinks"]["late"] = {"from": "counts_late", "parquet": {"path": "late"}}
-    [problem] = [p for p in plan.plan(payments.pipeline).problems if isinstance(p, StepFailed)]
+    [problem] = [p for p in preview.plan(payments.pipeline).problems if isinstance(p, StepFailed)]
     assert "'number' is a int" in problem.what
 
 
@@ -264,7 +266,7 @@ def test_columns_that_no_longer_fit_the_state_are_refused_before_anything_is_wri
 
     def refused(pipeline: Pipeline) -> CheckpointForeign:
         with pytest.raises(CheckpointForeign) as raised:
-            supervise.run(pipeline, until_caught_up=True)
+            streams.run(pipeline, until_caught_up=True)
         assert raised.value.what == "the state in the checkpoint does not fit the steps"
         assert "STATE_STORE_" in str(raised.value.cause)
         assert "another `checkpoint:`" in str(raised.value.next_command)

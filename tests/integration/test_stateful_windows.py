@@ -26,10 +26,10 @@ from tests.stateful import (
 )
 
 from penstock.checkpoint.home import Home
+from penstock.doctor.gather import examined
 from penstock.local.broker import Cluster
 from penstock.observe.events import EventLog
 from penstock.observe.metrics import Meters
-from penstock.runtime.doctor import examined
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from penstock.sink import delta_sink, iceberg, parquet
-from penstock.sink.engine import engine_errors
-from penstock.sink.iceberg_catalog import HadoopCatalog, open_in
+from penstock.sinks.delta import table
+from penstock.sinks.iceberg import sink as iceberg
+from penstock.sinks.iceberg.catalog import HadoopCatalog, open_in
+from penstock.sinks.parquet import sink as parquet
+from penstock.spark.write_errors import engine_errors
 
 VALUES = {
     "NullType": "null",
@@ -20,7 +22,7 @@ VALUES = {
     "CalendarIntervalType": "make_interval(1, 1, 1)",
 }
 ODD = ' ,;{}()\n\t=.`"[]é%'
-LACKING = {"delta": delta_sink.LACKING, "parquet": parquet._LACKING, "iceberg": iceberg._LACKING}
+LACKING = {"delta": table.LACKING, "parquet": parquet._LACKING, "iceberg": iceberg._LACKING}
 
 
 @pytest.mark.parametrize("kind", LACKING)
@@ -55,4 +57,4 @@ def test_engine_takes_every_character_in_a_name_that_is_not_refused(spark: Any, 
                 rows.write.format(kind).save(str(tmp_path / f"t{number}"))
         except engine_errors():
             refused.add(character)
-    assert refused == (set(delta_sink.NOT_IN_NAMES) if kind == "delta" else set())
+    assert refused == (set(table.NOT_IN_NAMES) if kind == "delta" else set())

@@ -20,10 +20,10 @@ from typer.testing import CliRunner
 
 from penstock.checkpoint.home import Home
 from penstock.cli.main import app, register
+from penstock.deadletters.dead_letter import DeadLetter, to_headers
 from penstock.errors import BadArgument, TopicMissing
 from penstock.kafka import admin, connection
 from penstock.local.registry import LocalRegistry
-from penstock.route.dead_letter import DeadLetter, to_headers
 
 Tail = Callable[..., list[dict[str, Any]]]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from penstock.batch.counts import Handed
 from penstock.errors import ExecutorLost
-from penstock.runtime.tally import Handed
 from penstock.transform.sql import moved, read_once, row_for_row
 
 if TYPE_CHECKING:

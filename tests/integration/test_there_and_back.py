@@ -13,7 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 from tests.committed import committed
 from tests.payments import Payments
 
-from penstock.schema.protobuf import message as protobuf_schema
+from penstock.registry.protobuf import message as protobuf_schema
 
 pytestmark = pytest.mark.usefixtures("spark")
 

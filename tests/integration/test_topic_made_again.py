@@ -15,9 +15,9 @@ from penstock.checkpoint.files import put
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.log import SparkLog, with_positions
 from penstock.cli.main import app, register
+from penstock.doctor.gather import examined
 from penstock.errors import BadArgument, TopicMissing, TopicRecreated
-from penstock.runtime.doctor import examined
-from penstock.runtime.lag import lag_of
+from penstock.observe.measure_lag import lag_of
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -25,7 +25,7 @@ from tests.committed import committed
 from tests.databases import Database
 from tests.payments import Heard, Payments
 
-from penstock.runtime.plan import plan
+from penstock.lifecycle.preview import plan
 
 # Of the view, of the table, what goes in, what does not. By pairs of types.
 _NEW_YEAR, _NOON = "2024-01-01T00:00:00", "2024-01-01 12:00:00"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.sink.delta_log import DeltaLog
-from penstock.sink.native import FileWriter
+from penstock.sinks.delta.log import DeltaLog
+from penstock.sinks.files.writer import FileWriter
 from tests.handed import batch
 
 _UTC = dt.UTC

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from penstock.decode.formats import Place, Prepared, prepare
 from penstock.kafka import admin, connection
-from penstock.kafka.schema_registry import RegistrySettings, SchemaRegistry
+from penstock.registry.client.registry import RegistrySettings, SchemaRegistry
 from penstock.spec.model import TopicSettings
 
 Pair = tuple[Any, Any]

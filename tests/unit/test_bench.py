@@ -17,7 +17,7 @@ from bench.shapes import Produced, Shape
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from penstock.schema.protobuf import message as protobuf_schema
+from penstock.registry.protobuf import message as protobuf_schema
 from penstock.spec.model import Pipeline
 
 

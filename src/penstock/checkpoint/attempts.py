@@ -36,7 +36,7 @@ class Attempts:
 
     def check(self, accepted: frozenset[str]) -> None:
         """Raises BatchTooLarge before the third attempt. A batch without records is never too large: such a one is
-        there from early in a start (`runtime.state.due`), and drivers die of other things then."""
+        there from early in a start (`batch.stateful.due`), and drivers die of other things then."""
         if self.batch is None or self.deaths < MOST:
             return
         if BatchTooLarge.code in accepted:

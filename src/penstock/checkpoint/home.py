@@ -3,7 +3,7 @@
 <checkpoint>/spark/    Spark's checkpoint: offset log, commit log, metadata. Of a stream we only read it.
 <checkpoint>/ledger/   what happened to every offset (checkpoint.ledger)
 <checkpoint>/schemas/  schemas of the registry by id, so that an outage of it does not stop known ones
-<checkpoint>/references/  copies of reference tables, and which of them the newest batch began with (runtime.tables)
+<checkpoint>/references/  copies of reference tables, and which of them the newest batch began with
 <checkpoint>/events/   what happened, for onlookers (observe.events)
 <checkpoint>/logs/     what the engine said
 <checkpoint>/backfill/ a directory like this one for each bounded run, its `spark/` written by us

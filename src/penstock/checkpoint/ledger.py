@@ -46,7 +46,7 @@ class ViewCount:
 @dataclass(frozen=True)
 class SinkCount:
     """What one sink got. `dropped` is null where the SQL between can make more or fewer rows than records; the
-    fingerprint of the records written (runtime.fingerprint) where rows do not say which record they are."""
+    fingerprint of the records written (batch.fingerprint) where rows do not say which record they are."""
 
     written: int
     dropped: int | None

@@ -3,7 +3,7 @@
 Spark writes `offsets/N` before batch N runs and `commits/N` after it ended; each file is a version line, for offsets
 a line of metadata, and one line of JSON per source. The log of a stream is Spark's: we write to it only with the lock
 held, when the operator asks for it (`penstock checkpoint seek`, `fork`, `repair`) or a start has a batch to plan that
-Spark forgets (`runtime.state.due`). A backfill has one of its own, in the same form.
+Spark forgets (`batch.stateful.due`). A backfill has one of its own, in the same form.
 """
 
 from __future__ import annotations

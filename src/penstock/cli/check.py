@@ -76,7 +76,7 @@ def _with_schema_files(
     named = {at: how for at, how in formats.items() if how.format in ("avro", "protobuf") and how.schema_}
     if pipeline is None or not named:
         return file, pipeline, found
-    from penstock.schema.file import fault_of_view, fault_to_write
+    from penstock.registry.file import fault_of_view, fault_to_write
     from penstock.spec import lines
     from penstock.spec.mistake import Mistake, dotted
 

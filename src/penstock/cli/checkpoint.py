@@ -16,7 +16,7 @@ from penstock.errors import BadArgument, TopicRecreated, naming
 
 if TYPE_CHECKING:
     from penstock.checkpoint.damage import Damage
-    from penstock.runtime.inspection import Inspection
+    from penstock.operations.show import Inspection
 
 checkpoint = typer.Typer(help="Look at a checkpoint, move it, copy it, mend it.", no_args_is_help=True)
 app.add_typer(checkpoint, name="checkpoint")
@@ -30,7 +30,7 @@ def show(file: SpecFile, as_json: AsJson = False) -> None:
 
     Works while the pipeline runs, and without Kafka (then without lag).
     """
-    from penstock.runtime.inspection import inspect
+    from penstock.operations.show import inspect
     from penstock.spec.load import load
 
     _print(_inspected(inspect(load(file))), as_json, checkpoint_text.show, file)
@@ -42,7 +42,7 @@ def diff(file: SpecFile, as_json: AsJson = False) -> None:
 
     Exits 0 when it does, 1 when not.
     """
-    from penstock.runtime.changes import against_checkpoint
+    from penstock.lifecycle.changes import against_checkpoint
     from penstock.spec.load import load
 
     pipeline = load(file)
@@ -84,8 +84,8 @@ def seek(
 
     After a topic was deleted and created again: --topic TOPIC --to earliest --accept topic-recreated.
     """
-    from penstock.runtime.by_hand import seek as seeking
-    from penstock.runtime.by_hand.seek_target import Wanted
+    from penstock.operations import seek as seeking
+    from penstock.operations.seek_target import Wanted
     from penstock.spec.load import load
 
     if (to is None) == (to_batch is None):
@@ -133,7 +133,7 @@ def backup(
     as_json: AsJson = False,
 ) -> None:
     """Copy the checkpoint, consistently also while the pipeline runs."""
-    from penstock.runtime.by_hand.restore import back_up
+    from penstock.operations.restore import back_up
     from penstock.spec.load import load
 
     pipeline = load(file)
@@ -163,7 +163,7 @@ def restore(
 
     Refused while the pipeline runs, when the backup is damaged, and when sinks have gone on since it was made.
     """
-    from penstock.runtime.by_hand.restore import restore as put_back
+    from penstock.operations.restore import restore as put_back
     from penstock.spec.load import load
 
     made = put_back(load(file), source, dry_run=dry_run)
@@ -189,8 +189,8 @@ def fork(
     as_json: AsJson = False,
 ) -> None:
     """Let a new pipeline, with a name, a checkpoint and sinks of its own, begin where this one is."""
-    from penstock.runtime.by_hand.fork import fork as make
-    from penstock.runtime.by_hand.fork import lacking
+    from penstock.operations.fork import fork as make
+    from penstock.operations.fork import lacking
     from penstock.spec.load import load
 
     old, new = load(file), load(other)
@@ -220,7 +220,7 @@ def repair(
 
     Exits 0 when nothing is damaged (any more), else 1.
     """
-    from penstock.runtime.by_hand.restore import repair as mend
+    from penstock.operations.restore import repair as mend
     from penstock.spec.load import load
 
     pipeline = load(file)

@@ -14,7 +14,7 @@ from penstock.cli.output import AsJson, SpecFile
 from penstock.errors import NotWritable, counted
 
 if TYPE_CHECKING:
-    from penstock.runtime.replay.letters import Letter
+    from penstock.deadletters.browse import Letter
     from penstock.spec.model import Pipeline
 
 Group = tuple[str, str, str, str]
@@ -46,7 +46,7 @@ def ls(
     as_json: AsJson = False,
 ) -> None:
     """Dead letters one by one, the oldest first: id, time, class and reason."""
-    from penstock.runtime.replay.letters import Wanted, gather
+    from penstock.deadletters.browse import Wanted, gather
     from penstock.spec.load import load
 
     wanted = Wanted(topic, stage, error_class, reason, since, until)
@@ -71,8 +71,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Everything about one dead letter: key, value, headers, and every time it died."""
-    from penstock.route.as_line import to_fields
-    from penstock.runtime.replay.letters import died_at, unknown
+    from penstock.deadletters.as_line import to_fields
+    from penstock.deadletters.browse import died_at, unknown
     from penstock.spec.load import load
 
     pipeline = load(file)
@@ -97,8 +97,8 @@ def show(
 @dlq.command()
 def stats(file: SpecFile, every: All = False, as_json: AsJson = False) -> None:
     """Dead letters grouped by topic, stage, error class and reason, with one sample each."""
-    from penstock.route.reason import pattern
-    from penstock.runtime.replay.letters import gather
+    from penstock.deadletters.browse import gather
+    from penstock.deadletters.reason import pattern
     from penstock.spec.load import load
 
     count: Counter[Group] = Counter()
@@ -146,8 +146,8 @@ def export(
 ) -> None:
     """Dead letters as lines of JSON, byte for byte: key, value and headers are in base64."""
     from penstock.checkpoint.own_log import synced
-    from penstock.route.as_line import to_line
-    from penstock.runtime.replay.letters import Wanted, gather, key_of, whole
+    from penstock.deadletters.as_line import to_line
+    from penstock.deadletters.browse import Wanted, gather, key_of, whole
     from penstock.spec.load import load
 
     pipeline = load(file)
@@ -171,7 +171,7 @@ def export(
 
 def _with_bytes(pipeline: Pipeline, id_: str) -> list[tuple[Letter, Any]]:
     """Of a topic that was made again there can be several records with the same place."""
-    from penstock.runtime.replay.letters import gather, key_of, whole
+    from penstock.deadletters.browse import gather, key_of, whole
 
     found = {each.key: each for each in gather(pipeline) if each.id == id_}
     bytes_of = {key_of(each): each for each in whole(pipeline, set(found))} if found else {}

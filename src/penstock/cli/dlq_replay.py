@@ -16,11 +16,11 @@ from penstock.cli.output import AsJson, SpecFile
 from penstock.errors import counted, naming
 
 if TYPE_CHECKING:
-    from penstock.runtime.replay.choice import Choice
-    from penstock.runtime.replay.run import Replayed
-    from penstock.runtime.replay.trial import Trial
-    from penstock.runtime.watch import Watch
+    from penstock.deadletters.choice import Choice
+    from penstock.lifecycle.replay.run import Replayed
+    from penstock.lifecycle.replay.trial import Trial
     from penstock.spec.model import Pipeline
+    from penstock.watch import Watch
 
 
 @dlq.command()
@@ -47,10 +47,10 @@ def replay(
     What passes now goes to the sinks; what fails again stays dead, with its history. The same command goes on with a
     replay that was killed; letters that have come home are not taken again.
     """
-    from penstock.runtime.replay import run as replaying
-    from penstock.runtime.replay import trial as replay_trial
-    from penstock.runtime.replay.choice import choose
-    from penstock.runtime.replay.letters import Wanted
+    from penstock.deadletters.browse import Wanted
+    from penstock.deadletters.choice import choose
+    from penstock.lifecycle.replay import run as replaying
+    from penstock.lifecycle.replay import trial as replay_trial
     from penstock.spec.load import load
 
     pipeline = load(file)
@@ -172,7 +172,7 @@ def _left_out(left_out: Mapping[str, int], columns: int | None) -> Iterator[str]
 
 def _lines(as_json: bool) -> Watch:
     from penstock.checkpoint.ledger import Entry
-    from penstock.runtime.watch import Watch
+    from penstock.watch import Watch
 
     class Lines(Watch):
         def batch_done(self, entry: Entry, seconds: float) -> None:

@@ -16,7 +16,7 @@ from penstock.cli.output import AsJson, SpecFile
 from penstock.errors import naming
 
 if TYPE_CHECKING:
-    from penstock.observe.facts import Facts, Finding
+    from penstock.doctor.facts import Facts, Finding
     from penstock.spec.model import Pipeline
 
 _WIDTH = 120  # where there is no terminal
@@ -30,7 +30,7 @@ def doctor(file: SpecFile, as_json: AsJson = False) -> None:
     Changes nothing and works while it runs. Exits 0 when nothing is wrong or there are only notes, 1 with warnings, 2
     when something is critical, 3 when it cannot look: no broker answers, or a topic that is read is not there.
     """
-    from penstock.runtime.doctor import examined
+    from penstock.doctor.gather import examined
     from penstock.spec.load import load
 
     pipeline = load(file)

@@ -11,8 +11,8 @@ import typer
 from penstock.cli import output
 from penstock.cli.main import app
 from penstock.cli.output import AsJson
-from penstock.runtime.engine import jars as jar_cache
-from penstock.runtime.engine import java, recorded
+from penstock.spark import jars as jar_cache
+from penstock.spark import java, recorded
 
 
 @app.command()

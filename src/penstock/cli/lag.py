@@ -42,7 +42,7 @@ def lag(
     the age of the next record to be read; with `~` it is estimated from the times of other offsets. Partitions that are
     silent or offline do not answer: `?` is what only they could say, and the lag is at least that of the others.
     """
-    from penstock.runtime.lag import lag_of
+    from penstock.observe.measure_lag import lag_of
     from penstock.spec.load import load
 
     pipeline = load(file)
@@ -140,7 +140,7 @@ def show(pipeline: Pipeline, found: Lag, show_all: bool) -> None:
 
 def _runs(pipeline: Pipeline) -> bool:
     from penstock.checkpoint.home import Home
-    from penstock.runtime.standing import running
+    from penstock.source.position import running
 
     return running(Home.of(pipeline)) is not None
 

@@ -12,8 +12,8 @@ from penstock.cli.table import fitting
 from penstock.errors import counted
 
 if TYPE_CHECKING:
-    from penstock.route.dead_letter import DeadLetter
-    from penstock.runtime.replay.letters import Letter
+    from penstock.deadletters.browse import Letter
+    from penstock.deadletters.dead_letter import DeadLetter
 
 _REASON = 40  # columns: where fewer are left beside the rest, the reason has a line of its own
 _BYTES = 4096  # of a value; --json has all of it

@@ -14,9 +14,9 @@ from penstock.cli import output
 from penstock.errors import PenstockError, counted
 from penstock.observe.books import apart, shares
 from penstock.observe.events import Event
+from penstock.observe.listeners import Recorder, by_sink
 from penstock.observe.progress import Progress
-from penstock.runtime.onlookers import Recorder, by_sink
-from penstock.runtime.watch import TableNews, Watch
+from penstock.watch import TableNews, Watch
 
 if TYPE_CHECKING:
     from penstock.checkpoint.home import Home
@@ -104,7 +104,7 @@ class Display(Watch):
 
     def _tell_of(self, held: Collection[str]) -> None:
         """Topics that are held back; of those that were there when the run began its start has told."""
-        from penstock.runtime.supervise import held_back
+        from penstock.lifecycle.stream import held_back
 
         new = sorted(set(held) - self._held) if self._held is not None else []
         if new:

@@ -110,10 +110,10 @@ def main() -> None:
 
 def _of_the_machine(error: Exception) -> PenstockError | None:
     """What may fail any command, and is no fault of it."""
-    from penstock.runtime.disk import Disks, raised_by_a_full_disk
+    from penstock.checkpoint.disk import Disks, raised_by_a_full_disk
 
     if "pyspark" in sys.modules:
-        from penstock.runtime.engine import death
+        from penstock.spark import death
 
         if died := death.of_engine():
             return died

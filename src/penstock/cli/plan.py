@@ -17,9 +17,9 @@ from penstock.errors import counted
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
     from penstock.kafka.differences import Difference
-    from penstock.runtime.outline import Route
-    from penstock.runtime.plan import Plan
-    from penstock.runtime.standing import Standing
+    from penstock.lifecycle.preview import Plan
+    from penstock.plan.outline import Route
+    from penstock.source.position import Standing
     from penstock.spec.model import Budget
     from penstock.spec.rules import Rule
     from penstock.spec.steps import Step
@@ -47,7 +47,7 @@ def plan(
     Changes nothing: no topic, no table, no checkpoint, no schema. Works while the pipeline runs. Exits 0 when it could
     start, else with the exit status of the first problem.
     """
-    from penstock.runtime.plan import plan as make
+    from penstock.lifecycle.preview import plan as make
     from penstock.spec.load import load
     from penstock.spec.place import locate
 

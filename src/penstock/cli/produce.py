@@ -19,7 +19,7 @@ from penstock.errors import BadArgument, RunFailed
 from penstock.spec.model import Pipeline
 
 if TYPE_CHECKING:
-    from penstock.kafka.load import Progress, Report
+    from penstock.local.load import Progress, Report
 
 
 @app.command()
@@ -45,8 +45,9 @@ def produce(
 
     Exit status 5 when not every record was acknowledged. The ledger names each record's offset and outcome.
     """
-    from penstock.kafka import connection, load
-    from penstock.kafka.payments import BASE_TIME, Recipe
+    from penstock.kafka import connection
+    from penstock.local import load
+    from penstock.local.payments import BASE_TIME, Recipe
 
     if rate is not None and not rate > 0:
         raise BadArgument("rate must be above 0", cause=f"it is {rate:g}")

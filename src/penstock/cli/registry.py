@@ -13,7 +13,7 @@ from penstock.cli.output import AsJson
 from penstock.errors import BadArgument, SchemaMissing
 
 if TYPE_CHECKING:
-    from penstock.kafka.schema_registry import Kind, Mode, Reference, RegisteredSchema, SchemaRegistry
+    from penstock.registry.client.registry import Kind, Mode, Reference, RegisteredSchema, SchemaRegistry
 
 registry = typer.Typer(help="Look into the schema registry, register schemas, check them.")
 app.add_typer(registry, name="registry")
@@ -158,7 +158,7 @@ def mode(
 
 
 def _open(file: Path) -> SchemaRegistry:
-    from penstock.kafka.schema_registry import SchemaRegistry, settings_of
+    from penstock.registry.client.registry import SchemaRegistry, settings_of
     from penstock.spec.load import load
 
     return SchemaRegistry(settings_of(load(file)), spec=str(file))
@@ -182,7 +182,7 @@ def _print(schema: RegisteredSchema) -> None:
 
 
 def _schema(path: Path, kind: str | None) -> tuple[str, Kind]:
-    from penstock.kafka.schema_registry import KINDS
+    from penstock.registry.client.registry import KINDS
 
     named = (
         _KIND_OF_SUFFIX.get(path.suffix.lower())
@@ -200,7 +200,7 @@ def _schema(path: Path, kind: str | None) -> tuple[str, Kind]:
 
 
 def _references(client: SchemaRegistry, given: list[str] | None) -> list[Reference]:
-    from penstock.kafka.schema_registry import Reference
+    from penstock.registry.client.registry import Reference
 
     found = []
     for each in given or ():
@@ -219,7 +219,7 @@ def _references(client: SchemaRegistry, given: list[str] | None) -> list[Referen
 
 
 def _mode(text: str) -> Mode:
-    from penstock.kafka.schema_registry import MODES
+    from penstock.registry.client.registry import MODES
 
     for known in MODES:
         if known == text.upper():

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import threading
 
     from penstock.cli.live import Display
-    from penstock.runtime.watch import StopRequest
     from penstock.spec.model import Pipeline
+    from penstock.watch import StopRequest
 
 _HEARD_WITHIN_S = 0.2  # the thread that hears of signals may be behind the main one
 
@@ -68,8 +68,8 @@ def run(
 
     from penstock.checkpoint.log import SparkLog
     from penstock.cli import live
-    from penstock.runtime import backfill, supervise
-    from penstock.runtime.watch import StopRequest
+    from penstock.lifecycle import backfill, stream
+    from penstock.watch import StopRequest
 
     display = live.watch(as_json)
     stop, empty = StopRequest(), False
@@ -84,7 +84,7 @@ def run(
                     proof = f"its proof: penstock verify {file} --backfill {at.path.name}"
                     output.note(f"backfill {at.path.name}; {'to go on: the same command' if stop.asked else proof}")
             else:
-                supervise.run(pipeline, until_caught_up=until_caught_up, accept=accept or (), watch=display, stop=stop)
+                stream.run(pipeline, until_caught_up=until_caught_up, accept=accept or (), watch=display, stop=stop)
     except StoppedInStart:
         stop.ask()
     finally:

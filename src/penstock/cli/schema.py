@@ -22,7 +22,7 @@ def schema(
 ) -> None:
     """Print the JSON Schema of a spec, or of a file of tests, for completion and checks in an editor.
 
-    Save it and name it in the first line of a spec: # yaml-language-server: $schema=penstock.schema.json
+    Save it and name it in the first line of a spec: # yaml-language-server: $schema=penstock.registry.json
     """
     from penstock.spec import reference as pages
 

@@ -26,7 +26,7 @@ def split(
 
     Refused while any sink or dead letter holds some of the batch. The old entry of Spark's offset log is kept beside.
     """
-    from penstock.runtime.by_hand.split import split as run
+    from penstock.operations.split import split as run
     from penstock.spec.load import load
 
     pipeline = load(file)

@@ -14,7 +14,7 @@ from penstock.cli.output import SpecFile
 from penstock.errors import BadArgument
 
 if TYPE_CHECKING:
-    from penstock.runtime.tail import Seen
+    from penstock.observe.tail import Seen
 
 _DEFAULT = 10
 # Characters of a JSON text that a terminal could obey; those below a space are escaped already.
@@ -41,7 +41,7 @@ def tail(
     Sees committed messages only, joins no group, starts no engine. A topic that the pipeline does not read is shown as
     it is, dead letters with the stage, class and reason of their failure.
     """
-    from penstock.runtime import tail as reading
+    from penstock.observe import tail as reading
     from penstock.spec.load import load
 
     if last is not None and first is not None:

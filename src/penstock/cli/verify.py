@@ -14,7 +14,7 @@ from penstock.cli.output import AsJson, SpecFile
 from penstock.errors import counted
 
 if TYPE_CHECKING:
-    from penstock.runtime.proof.report import Report
+    from penstock.verification.report import Report
 
 
 @app.command()
@@ -28,8 +28,8 @@ def verify(
     Exit status 0 and "complete"; 1 and what is wrong with which batch, partition and offsets; 6 where nothing is wrong
     and records were lost, as the ledger says: they expired before they were read.
     """
-    from penstock.runtime.proof.verify import verify as prove
     from penstock.spec.load import load
+    from penstock.verification.verify import verify as prove
 
     report = prove(load(file), backfill)
     said = {"complete": report.complete, "records_lost": report.records_lost, "exit_status": report.exit_status}

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock import record
-from penstock.decode.columns import VALUE_LIMIT
-from penstock.decode.decoded import NULL
+from penstock.decode.arrow.columns import VALUE_LIMIT
+from penstock.decode.arrow.decoded import NULL
 from penstock.decode.faults import fault
 from penstock.decode.formats import Prepared
 from penstock.decode.text import BytesDecoder, StringDecoder

@@ -19,8 +19,8 @@ import msgspec
 import pyarrow as pa
 
 from penstock import record
-from penstock.decode.columns import NUMBER, WHOLE, shown
-from penstock.decode.decoded import NULL, Decoded, empty, invalid_utf8
+from penstock.decode.arrow.columns import NUMBER, WHOLE, shown
+from penstock.decode.arrow.decoded import NULL, Decoded, empty, invalid_utf8
 from penstock.decode.json import explain
 from penstock.decode.records import Columns, class_of, no_cycles
 from penstock.errors import counted

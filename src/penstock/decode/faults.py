@@ -9,7 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from penstock import record
-from penstock.decode.columns import PLAIN, VALUE_LIMIT
+from penstock.decode.arrow.columns import PLAIN, VALUE_LIMIT
 from penstock.decode.records import LARGEST_FLOAT
 from penstock.decode.variant import (
     ERROR_TYPE,

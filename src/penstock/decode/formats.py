@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from penstock.decode.arrow.decoded import Decoder
+from penstock.decode.arrow.wire import WithHeader
 from penstock.decode.avro.decoder import AvroDecoder, AvroSchemaMistake
 from penstock.decode.avro.decoder import struct_of as avro_struct
 from penstock.decode.csv import CsvDecoder
-from penstock.decode.decoded import Decoder
 from penstock.decode.json import JsonDecoder
 from penstock.decode.protobuf.decoder import ProtobufDecoder
 from penstock.decode.text import BytesDecoder, StringDecoder
-from penstock.decode.wire import WithHeader
 from penstock.errors import SpecInvalid
-from penstock.kafka.schema import Lookup, RegisteredSchema
 from penstock.record import no_column
-from penstock.schema.file import message_of, path_of, text_of
-from penstock.schema.json_schema import JsonSchemaMistake, struct_of_json_schema
-from penstock.schema.protobuf import message as protobuf_schema
-from penstock.schema.protobuf.shape import struct_of as protobuf_struct
+from penstock.registry.client.schema import Lookup, RegisteredSchema
+from penstock.registry.file import message_of, path_of, text_of
+from penstock.registry.json_schema import JsonSchemaMistake, struct_of_json_schema
+from penstock.registry.protobuf import message as protobuf_schema
+from penstock.registry.protobuf.shape import struct_of as protobuf_struct
 from penstock.spec.formats import (
     AnyFormat,
     AvroFormat,

@@ -27,8 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock import record
-from penstock.decode.columns import VALUE_LIMIT
-from penstock.decode.decoded import NULL, Decoded, empty, not_utf8
+from penstock.decode.arrow.columns import VALUE_LIMIT
+from penstock.decode.arrow.decoded import NULL, Decoded, empty, not_utf8
 from penstock.decode.records import Columns, class_of, no_cycles
 from penstock.record import Failure, quoted, shortened
 from penstock.spec.types import Struct

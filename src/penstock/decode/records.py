@@ -15,7 +15,7 @@ from typing import Annotated, Any, Optional
 import msgspec
 import pyarrow as pa
 
-from penstock.decode.columns import DoesNotFit, builder, transposed
+from penstock.decode.arrow.columns import DoesNotFit, builder, transposed
 from penstock.record import Failure, shortened
 from penstock.spec.types import Array, Decimal, Map, Scalar, Struct, Type
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.decode.decoded import NULL, Decoded, not_utf8
+from penstock.decode.arrow.decoded import NULL, Decoded, not_utf8
 from penstock.record import Failure
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from penstock.decode.decoded import Decoded
+from penstock.decode.arrow.decoded import Decoded
 from penstock.decode.formats import Prepared
 from penstock.record import DELETED, ERROR, KAFKA, KEY, NULL_VALUE, OF_KEY, Failure
 from penstock.workers import forget_archives

@@ -9,20 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.encode.arrow.encoded import ColumnsMistake, Encoder
+from penstock.encode.arrow.wire import header_of
 from penstock.encode.avro.encoder import AvroEncoder
-from penstock.encode.encoded import ColumnsMistake, Encoder
 from penstock.encode.json import JsonEncoder
 from penstock.encode.protobuf.encoder import ProtobufEncoder
-from penstock.encode.wire import header_of
 from penstock.errors import SpecInvalid, SubjectMissing
-from penstock.kafka.schema import Kind, RegisteredSchema
-from penstock.kafka.schema_registry import SchemaRegistry
-from penstock.schema.avro.derive import avro_schema
-from penstock.schema.avro.model import AvroSchemaMistake
-from penstock.schema.file import text_of, written_with
-from penstock.schema.json_schema import JsonSchemaMistake, json_schema
-from penstock.schema.protobuf import message as protobuf
-from penstock.schema.protobuf.derive import proto_text
+from penstock.registry.avro.derive import avro_schema
+from penstock.registry.avro.model import AvroSchemaMistake
+from penstock.registry.client.registry import SchemaRegistry
+from penstock.registry.client.schema import Kind, RegisteredSchema
+from penstock.registry.file import text_of, written_with
+from penstock.registry.json_schema import JsonSchemaMistake, json_schema
+from penstock.registry.protobuf import message as protobuf
+from penstock.registry.protobuf.derive import proto_text
 from penstock.spec.sinks import AnyEncode, EncodeAvro, EncodeBytes, EncodeJson, EncodeProtobuf, EncodeString
 from penstock.spec.types import MOST_DEPTH, SCALARS, Array, Decimal, Map, Member, Scalar, Struct, Type, quoted
 

@@ -1,9 +1,9 @@
 """JSON, encoded many records at a time, without a look at any single record.
 
-A record is made of pieces as in `encode.wire`: each field is written for all records of a batch by Arrow's own casts
-and by numpy (`encode.json_scalars`), then all are joined record by record in one call. Only text that JSON cannot hold
-as it is costs more, and only its column does. Measured on one core with a flat record of 7 fields: 0.35 microseconds
-per record, 0.65 when a tenth of each column is null; row by row with msgspec 5.
+A record is made of pieces as in `encode.arrow.wire`: each field is written for all records of a batch by Arrow's own
+casts and by numpy (`encode.json_scalars`), then all are joined record by record in one call. Only text that JSON cannot
+hold as it is costs more, and only its column does. Measured on one core with a flat record of 7 fields: 0.35
+microseconds per record, 0.65 when a tenth of each column is null; row by row with msgspec 5.
 
 What is written is what Spark's `to_json` writes, with the formats of `encode.formats` and UTC as the time zone, so that
 it does not matter to a reader which of the two a pipeline needs: a field that is null is left out, a null inside an
@@ -21,9 +21,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.encode.encoded import Encoded, Numbers, Places, below
+from penstock.encode.arrow.encoded import Encoded, Numbers, Places, below
+from penstock.encode.arrow.wire import Pieces, Writer, constant, finished, gathered, joined, lists, spread
 from penstock.encode.json_scalars import decimal, in_quotes, repeated, scalar, text_writer
-from penstock.encode.wire import Pieces, Writer, constant, finished, gathered, joined, lists, spread
 from penstock.spec.types import Array, Decimal, Map, Scalar, Struct, Type
 
 _COMMA, _COLON = constant(b","), constant(b":")

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.encode.encoded import Numbers, Places
-from penstock.encode.wire import Pieces, Writer, constant, even, numbers, offsets_of, raw, sized, sizes_of, texts
+from penstock.encode.arrow.encoded import Numbers, Places
+from penstock.encode.arrow.wire import Pieces, Writer, constant, even, numbers, offsets_of, raw, sized, sizes_of, texts
 from penstock.record import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND
 
 _QUOTE = constant(b'"')

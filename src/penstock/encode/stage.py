@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from penstock.encode.encoded import Encoder
+from penstock.encode.arrow.encoded import Encoder
 from penstock.encode.formats import Prepared, prepare
 from penstock.errors import SpecInvalid, counted, first_line
-from penstock.kafka.schema_registry import SchemaRegistry
 from penstock.record import (
     DELETED,
     KAFKA,
@@ -35,6 +34,7 @@ from penstock.record import (
     WRONG_TYPE,
     Failure,
 )
+from penstock.registry.client.registry import SchemaRegistry
 from penstock.spec.sinks import AnyEncode, EncodeString, KafkaTopic
 from penstock.spec.types import Scalar, Struct
 from penstock.spec.words import TOPIC_NAME
@@ -211,7 +211,7 @@ def _failure(error_class: str, reason: Column) -> Column:
 
 
 class Encoding:
-    """How the rows of one view become records: see `sink.kafka.encoding`."""
+    """How the rows of one view become records: see `sinks.kafka.encoding`."""
 
     def __init__(self, sink: str, to: KafkaTopic, base: Path, registry: Callable[[], SchemaRegistry]) -> None:
         self._sink, self._to, self._base, self._registry = sink, to, base, registry

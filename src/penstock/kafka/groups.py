@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from confluent_kafka import ConsumerGroupTopicPartitions
     from confluent_kafka.admin._group import ConsumerGroupDescription
 
-# Groups of Penstock whose offsets are numbers of batches (`route.kafka_topic`, `sink.kafka.exactly_once`).
+# Groups of Penstock whose offsets are numbers of batches (`deadletters.topic`, `sinks.kafka.exactly_once`).
 _BOOKS = ("penstock.", (".dead-letters", ".batches"))
 
 

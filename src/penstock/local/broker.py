@@ -13,7 +13,7 @@ from penstock.local import ports, storage
 from penstock.local.layout import Broker, Layout
 from penstock.local.process import Server, Signals, deferred_signals, stop_all
 from penstock.local.state import ServerStatus, locked, status_of, wipe_parts
-from penstock.runtime.engine import jars, java
+from penstock.spark import jars, java
 
 _START_SECONDS = 90.0  # three brokers that start at once on two busy cores need half of it
 # Three that stop together need seven seconds; one that finds no controller would wait far longer.

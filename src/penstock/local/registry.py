@@ -18,10 +18,10 @@ import shutil
 from pathlib import Path
 
 from penstock.errors import JarsUnavailable, PenstockError
-from penstock.kafka.schema_registry import RegistrySettings, SchemaRegistry
 from penstock.local import ports
 from penstock.local.single import OnProgress, SingleServer
-from penstock.runtime.engine import jars, java
+from penstock.registry.client.registry import RegistrySettings, SchemaRegistry
+from penstock.spark import jars, java
 
 _API = "/apis/ccompat/v7"
 # WRITE_DELAY: by default H2 writes half a second after it has said "committed"; killed within it, the registry

@@ -11,7 +11,7 @@ from pathlib import Path
 from penstock.errors import ServerFailed
 from penstock.local.layout import Broker, Layout
 from penstock.local.process import Signals
-from penstock.runtime.engine import java
+from penstock.spark import java
 
 
 def format_new(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from penstock.local.broker import Cluster
 from penstock.local.process import deferred_signals
 from penstock.local.single import OnProgress, SingleServer
-from penstock.runtime.engine import jars
+from penstock.spark import jars
 
 
 def up_together(

@@ -65,7 +65,7 @@ class DeadLetterTable(Part):
 
 
 FIRST_RECORDS, NEARLY_ALL = 1_000, 0.9
-"""Where a spec has no budget: a pipeline stops if so many of its first records die (`runtime.first_records`)."""
+"""Where a spec has no budget: a pipeline stops if so many of its first records die (`batch.first_records`)."""
 
 
 class Budget(Part):

@@ -2,7 +2,7 @@
 
 The engine's real-time mode runs no Python worker, keeps no state between records, takes no limits on what a batch
 reads, and writes to Kafka at least once. What of this shows in a spec is refused here, with its line; what only shows
-in the plan of a query (`runtime/realtime.py`) is refused by `plan` and by a start.
+in the plan of a query (`lifecycle/realtime/plan.py`) is refused by `plan` and by a start.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ This page is printed by `penstock schema --reference`; do not edit it.
 One YAML file is one pipeline. `penstock check FILE` reports every mistake in it with its line. The same parts are Python
 classes: `Pipeline(...)` in code and a file that says the same are equal. YAML is read as version 1.2: `on`, `off`, `yes`
 and `no` are text, and tags, merge keys, duplicate keys and a second document are mistakes. For completion in an editor save
-the output of `penstock schema` as `penstock.schema.json` and begin a spec with
-`# yaml-language-server: $schema=penstock.schema.json`.
+the output of `penstock schema` as `penstock.registry.json` and begin a spec with
+`# yaml-language-server: $schema=penstock.registry.json`.
 
 ```yaml
 {example}```

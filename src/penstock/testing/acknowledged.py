@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.kafka import load_ledger
-from penstock.kafka.load_ledger import ACKNOWLEDGED, FAILED, UNKNOWN
-from penstock.kafka.payments import GOOD
+from penstock.local import load_ledger
+from penstock.local.load_ledger import ACKNOWLEDGED, FAILED, UNKNOWN
+from penstock.local.payments import GOOD
 
 Place = tuple[str, int, int]
 """Topic, partition, offset."""

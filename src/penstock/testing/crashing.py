@@ -7,7 +7,7 @@ Spark's commit. `replay` goes through those in which the sink itself was not dis
 
 from __future__ import annotations
 
-from penstock.sink.contract import Written
+from penstock.sinks.contract import Written
 from penstock.testing import doomed
 from penstock.testing.mishap import Fails
 from penstock.testing.portion import Portion

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.sink.contract import Written
+from penstock.sinks.contract import Written
 from penstock.testing.portion import PLAIN, Listed
 from penstock.testing.subject import TOPIC
 from penstock.testing.trial import Trial, require

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from penstock.errors import Stopped, TableOfAnotherQuery, from_worker
-from penstock.sink.contract import Written
+from penstock.sinks.contract import Written
 from penstock.testing.mishap import Waits
 from penstock.testing.portion import PLAIN
 from penstock.testing.trial import Broken, Trial, require

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from penstock.sink.contract import Sink
+from penstock.sinks.contract import Sink
 
 TOPIC = "conformance"
 """The topic that rows say they came from. Only a sink that asks Kafka needs it to exist, with this many partitions:"""

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock.batch.counts import Handed
 from penstock.errors import SinkFailed, first_line
 from penstock.record import Batch, Known, OffsetRange, ends_of
-from penstock.runtime.engine.session import mark_errors
-from penstock.runtime.tally import Handed
-from penstock.sink.contract import Incoming, Sink, Written
+from penstock.sinks.contract import Incoming, Sink, Written
+from penstock.spark.session import mark_errors
 from penstock.testing.mishap import Mishap, passed_on
 from penstock.testing.portion import Filtered, Listed, Numbered, Portion
 from penstock.testing.subject import PARTITIONS, TOPIC, Subject, is_exactly_once

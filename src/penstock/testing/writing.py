@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 
 from penstock.record import KAFKA
-from penstock.sink.contract import Written
+from penstock.sinks.contract import Written
 from penstock.testing.mishap import Waits
 from penstock.testing.portion import Portion, rows_of_every_type, same
 from penstock.testing.subject import AT_LEAST_ONCE, EXACTLY_ONCE

@@ -15,11 +15,11 @@ from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Ledger
 from penstock.checkpoint.log import Positions, SparkLog
 from penstock.errors import BackupDamaged, BadArgument, CheckpointMissing
-from penstock.runtime import guard
+from penstock.lifecycle import preconditions
 
 
 def sound(copy: Home) -> None:
-    guard.check(copy, "payments", frozenset())
+    preconditions.check(copy, "payments", frozenset())
 
 
 @pytest.mark.parametrize("name", ["copy", "copy.tar.gz"])

@@ -16,7 +16,7 @@ from penstock.checkpoint.files import wrong_with
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger
 from penstock.checkpoint.log import SparkLog
-from penstock.runtime.by_hand.split import _rewritten
+from penstock.operations.split import _rewritten
 
 
 @pytest.fixture

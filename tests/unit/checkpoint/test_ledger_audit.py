@@ -14,10 +14,10 @@ from penstock.checkpoint.audit import Audit, audit
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger, SinkCount
 from penstock.errors import LedgerDamaged, LedgerMissing, Stopped
+from penstock.lifecycle import preconditions
 from penstock.record import OffsetRange
-from penstock.runtime import guard
-from penstock.runtime.proof import ledger as ledger_proof
-from penstock.runtime.proof.report import Report
+from penstock.verification import ledger as ledger_proof
+from penstock.verification.report import Report
 
 FIRST, SECOND = "000000000.jsonl", "000000001.jsonl"
 NOTHING: frozenset[str] = frozenset()
@@ -260,21 +260,21 @@ def test_start_over_a_damaged_line_is_refused_until_that_is_accepted(home: Home,
     ledger = Ledger(home.ledger)
     harm(ledger, how, 3)
     with pytest.raises(LedgerDamaged) as refused:
-        guard.check(home, "payments", NOTHING)
+        preconditions.check(home, "payments", NOTHING)
     assert "penstock checkpoint repair FILE" in str(refused.value.next_command)
     assert str(refused.value.next_command).endswith("--accept ledger-damaged")
-    guard.check(home, "payments", ACCEPTED)
+    preconditions.check(home, "payments", ACCEPTED)
     plan_batch(home, 6)
     ledger.append(replace(entry(6), accepted=[LedgerDamaged.code]))  # as the start that accepts does
     commit_batch(home, 6)
-    guard.check(home, "payments", NOTHING)
+    preconditions.check(home, "payments", NOTHING)
     assert all(fault.accepted == 6 for fault in found(ledger).faults)
     report = Report("payments")
     ledger_proof.as_written(home, "payments", report)
     assert (report.findings, bool(report.unproven)) == ([], True)
     harm(ledger, count_changed, len((home.ledger / FIRST).read_bytes().splitlines()) - 1)
     with pytest.raises(LedgerDamaged):  # another one, that nobody accepted
-        guard.check(home, "payments", NOTHING)
+        preconditions.check(home, "payments", NOTHING)
 
 
 @pytest.mark.parametrize("how", [query_changed, offset_changed, removed])
@@ -282,24 +282,24 @@ def test_start_over_a_damaged_old_ledger_is_refused_until_that_is_accepted(home:
     ledger = Ledger(home.ledger)
     (home.ledger / FIRST).unlink()
     old(ledger, map(entry, range(6)))
-    guard.check(home, "payments", NOTHING)
+    preconditions.check(home, "payments", NOTHING)
     harm(ledger, how, 3)
     with pytest.raises(LedgerDamaged):
-        guard.check(home, "payments", NOTHING)
+        preconditions.check(home, "payments", NOTHING)
     plan_batch(home, 6)
     ledger.append(replace(entry(6), accepted=[LedgerDamaged.code]))
     commit_batch(home, 6)
-    guard.check(home, "payments", NOTHING)
+    preconditions.check(home, "payments", NOTHING)
 
 
 def test_last_line_of_a_committed_batch_that_was_removed_is_missed_by_the_start(home: Home) -> None:
     harm(Ledger(home.ledger), removed, 5)
     with pytest.raises(LedgerMissing):
-        guard.check(home, "payments", NOTHING)
+        preconditions.check(home, "payments", NOTHING)
 
 
 def test_seek_after_the_damage_was_accepted_does_not_trust_the_ledger(home: Home) -> None:
-    from penstock.runtime.by_hand.refusal import _incomplete
+    from penstock.operations.refusal import _incomplete
 
     assert _incomplete([entry(0), replace(entry(1), accepted=[LedgerDamaged.code])])
 
@@ -324,7 +324,7 @@ def test_repair_brings_lines_back_from_a_backup_byte_for_byte(
     damage.repair(home, damages, tmp_path / "aside")
     assert (home.ledger / FIRST).read_bytes() == whole
     assert damage.find(home) == []
-    guard.check(home, "payments", NOTHING)
+    preconditions.check(home, "payments", NOTHING)
 
 
 def test_repair_names_the_file_that_lost_its_end_and_not_the_one_behind_it(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_repair_names_the_file_that_lost_its_end_and_not_the_one_behind_it(tmp_p
 def test_backup_of_a_damaged_ledger_is_refused(home: Home, tmp_path: Path) -> None:
     harm(Ledger(home.ledger), count_changed, 2)
     with pytest.raises(Stopped):
-        backup.make(home, tmp_path / "copy", "payments", lambda copy: guard.check(copy, "payments", NOTHING))
+        backup.make(home, tmp_path / "copy", "payments", lambda copy: preconditions.check(copy, "payments", NOTHING))
     assert not (tmp_path / "copy").exists()
 
 
@@ -361,7 +361,7 @@ def test_backup_keeps_what_a_crash_left_between_lines_because_the_hashes_know_it
     plan_batch(home, 2)
     Ledger(home.ledger).append(entry(2))
     commit_batch(home, 2)
-    backup.make(home, tmp_path / "copy", "payments", lambda copy: guard.check(copy, "payments", NOTHING))
+    backup.make(home, tmp_path / "copy", "payments", lambda copy: preconditions.check(copy, "payments", NOTHING))
 
 
 def test_entry_with_a_count_changed_is_not_taken_for_one_of_another_version(home: Home) -> None:
@@ -369,5 +369,5 @@ def test_entry_with_a_count_changed_is_not_taken_for_one_of_another_version(home
     file.write_bytes(file.read_bytes().replace(b'"written"', b'"writen"', 1))
     assert [each.batch for each in Ledger(home.ledger).entries()] == [1, 2, 3, 4, 5]
     with pytest.raises(LedgerDamaged):
-        guard.check(home, "payments", NOTHING)
+        preconditions.check(home, "payments", NOTHING)
     assert replace(entry(0), sinks={"lake": SinkCount(20, 0)}) == entry(0)

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import main, table
+from penstock.deadletters.dead_letter import DeadLetter
 from penstock.kafka.admin import TopicFacts
 from penstock.kafka.differences import of_topic
 from penstock.kafka.groups import Group, Groups, Member, Position
 from penstock.kafka.reshape import Reshaped
 from penstock.kafka.topics import Cluster, Partition, Topic
+from penstock.observe.tail import Seen
 from penstock.record import Failure
-from penstock.route.dead_letter import DeadLetter
-from penstock.runtime.tail import Seen
 
 main.register()
 from penstock.cli import apply, groups, tail, topics  # noqa: E402  commands are registered once

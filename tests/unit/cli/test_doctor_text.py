@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 from tests.observe_documents import DOCTOR
 
 from penstock.cli import main
-from penstock.observe.doctor import examine
-from penstock.observe.facts import Facts, Recreated, Stuck
+from penstock.doctor.facts import Facts, Recreated, Stuck
+from penstock.doctor.rules import examine
 from penstock.observe.lag import PartitionLag, measured
 from penstock.spec.model import Pipeline
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from penstock.cli import dlq_replay, letter_text, output
-from penstock.route.dead_letter import DeadLetter
-from penstock.runtime.replay.letters import Death, Letter
+from penstock.deadletters.browse import Death, Letter
+from penstock.deadletters.dead_letter import DeadLetter
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 DECODE = Death("stream", "5f1c", 7, "decode", "wrong-type", 'amount: invalid decimal string; the value is "much"', 12)

@@ -10,13 +10,13 @@ import pytest
 from penstock.cli import main, output
 from penstock.errors import TopicMissing
 from penstock.kafka.differences import Difference
-from penstock.kafka.registry_rehearsal import Registration
+from penstock.lifecycle.changes import Change
+from penstock.lifecycle.preview import Engine, Plan
+from penstock.plan.outline import Path as Way
+from penstock.plan.outline import Route, SourceTopic, Target
 from penstock.record import OffsetRange
-from penstock.runtime.changes import Change
-from penstock.runtime.outline import Path as Way
-from penstock.runtime.outline import Route, SourceTopic, Target
-from penstock.runtime.plan import Engine, Plan
-from penstock.runtime.standing import Standing, Waiting
+from penstock.registry.client.rehearsal import Registration
+from penstock.source.position import Standing, Waiting
 from penstock.spec.model import Budget, Rule, TopicSettings
 from penstock.spec.steps import Step
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.cli.verify import _counts
-from penstock.runtime.proof.report import Report
+from penstock.verification.report import Report
 
 STREAM = {"the stream": 15200}
 

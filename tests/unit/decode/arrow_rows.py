@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.decode.decoded import Decoded
+from penstock.decode.arrow.decoded import Decoded
 from penstock.spec.types import Array, Map, Struct, Type
 
 

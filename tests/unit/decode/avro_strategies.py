@@ -16,7 +16,7 @@ import fastavro
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from penstock.kafka.schema import Lookup, RegisteredSchema
+from penstock.registry.client.schema import Lookup, RegisteredSchema
 
 Json = Any
 Pair = tuple[Any, Any]

@@ -23,7 +23,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import strategies as st
 
-from penstock.schema.protobuf.message import MessageSchema
+from penstock.registry.protobuf.message import MessageSchema
 
 WELL_KNOWN = tuple(
     module.DESCRIPTOR.serialized_pb

@@ -24,10 +24,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock import record
+from penstock.decode.arrow.columns import arrow_type
+from penstock.decode.arrow.decoded import Decoded
 from penstock.decode.avro import walk
 from penstock.decode.avro.decoder import AvroDecoder, struct_of
-from penstock.decode.columns import arrow_type
-from penstock.decode.decoded import Decoded
 from penstock.decode.formats import Prepared
 from penstock.decode.worker import DecodeBatches
 from penstock.record import REASON_LIMIT

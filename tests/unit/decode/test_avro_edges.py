@@ -14,11 +14,11 @@ from arrow_rows import rows
 from avro_strategies import binaries, framed, registry, text_of, written
 
 from penstock import record
+from penstock.decode.arrow.decoded import Decoded
 from penstock.decode.avro import decoder as avro
 from penstock.decode.avro.decoder import AvroDecoder, struct_of
-from penstock.decode.decoded import Decoded
-from penstock.kafka.schema import RegisteredSchema
 from penstock.record import Failure
+from penstock.registry.client.schema import RegisteredSchema
 
 
 def of(*kinds: Any, name: str = "R", **more: Any) -> Any:

@@ -11,10 +11,10 @@ import pytest
 from avro_strategies import binaries, framed, registry, text_of
 
 from penstock import record
+from penstock.decode.arrow.decoded import Decoded
 from penstock.decode.avro.decoder import AvroDecoder
-from penstock.decode.decoded import Decoded
-from penstock.kafka.schema_registry import RegisteredSchema, RegistryUnreachable
 from penstock.record import Failure
+from penstock.registry.client.registry import RegisteredSchema, RegistryUnreachable
 
 HUGE = b"\xfe" + b"\xff" * 8 + b"\x01"  # 2**63 - 1
 LEAST = b"\xff" * 9 + b"\x01"  # -2**63

@@ -11,10 +11,10 @@ from avro_strategies import binaries, fitting, framed, registry, schemas, text_o
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.decode.arrow.columns import arrow_type
+from penstock.decode.arrow.decoded import Decoded
 from penstock.decode.avro import walk
 from penstock.decode.avro.decoder import AvroDecoder, struct_of
-from penstock.decode.columns import arrow_type
-from penstock.decode.decoded import Decoded
 
 patient = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 

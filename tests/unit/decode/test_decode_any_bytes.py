@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from json_strategies import Written, names, records, schemas, to_json
 
 from penstock import record
-from penstock.decode.columns import arrow_type
+from penstock.decode.arrow.columns import arrow_type
 from penstock.decode.formats import Prepared
 from penstock.decode.json import JsonDecoder
 from penstock.decode.worker import DecodeBatches

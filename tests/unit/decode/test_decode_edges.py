@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import record
-from penstock.decode.decoded import Decoded
+from penstock.decode.arrow.decoded import Decoded
 from penstock.decode.json import JsonDecoder
 from penstock.record import REASON_LIMIT, Failure
 from penstock.spec.types import Member, Scalar, Struct, Type, parse

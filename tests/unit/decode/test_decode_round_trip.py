@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from json_strategies import records, schemas, to_json
 
-from penstock.decode.decoded import Decoded
+from penstock.decode.arrow.decoded import Decoded
 from penstock.decode.json import JsonDecoder
 from penstock.spec.types import Array, Map, Member, Scalar, Struct
 

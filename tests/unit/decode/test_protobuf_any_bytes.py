@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from protobuf_strategies import damaged, schemas
 
 from penstock import record
-from penstock.decode.decoded import Decoded
+from penstock.decode.arrow.decoded import Decoded
 from penstock.decode.protobuf.decoder import ProtobufDecoder, reader_of
-from penstock.kafka.schema_registry import RegisteredSchema
 from penstock.record import REASON_LIMIT
-from penstock.schema.protobuf.message import MessageSchema, from_text
+from penstock.registry.client.registry import RegisteredSchema
+from penstock.registry.protobuf.message import MessageSchema, from_text
 
 patient = settings(max_examples=80, suppress_health_check=list(HealthCheck))
 

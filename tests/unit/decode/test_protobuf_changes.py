@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from penstock import record
 from penstock.decode.protobuf.decoder import ProtobufDecoder
-from penstock.kafka.schema import RegisteredSchema
-from penstock.schema.protobuf.message import from_registered, from_text
+from penstock.registry.client.schema import RegisteredSchema
+from penstock.registry.protobuf.message import from_registered, from_text
 
 ONE = b"\0\0\0\0\x05\0"  # header of schema 5, the first message of its file
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from protobuf_strategies import damaged, records, schemas, written
 
-from penstock.decode.decoded import Decoded
-from penstock.decode.page import page_of
+from penstock.decode.arrow.decoded import Decoded
+from penstock.decode.arrow.page import page_of
 from penstock.decode.protobuf.decoder import ProtobufDecoder, reader_of
 from penstock.decode.protobuf.flat import Flat, suits
-from penstock.schema.protobuf.message import MessageSchema, from_text
-from penstock.schema.protobuf.shape import shape_of
+from penstock.registry.protobuf.message import MessageSchema, from_text
+from penstock.registry.protobuf.shape import shape_of
 
 patient = settings(max_examples=150, suppress_health_check=list(HealthCheck))
 

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import record
-from penstock.decode.decoded import Decoded
+from penstock.decode.arrow.decoded import Decoded
 from penstock.decode.protobuf.decoder import ProtobufDecoder, names_at
 from penstock.decode.protobuf.header import Header, parse
-from penstock.kafka.schema_registry import RegisteredSchema, RegistryUnreachable
-from penstock.schema.protobuf.message import MessageSchema, from_registered, from_text
+from penstock.registry.client.registry import RegisteredSchema, RegistryUnreachable
+from penstock.registry.protobuf.message import MessageSchema, from_registered, from_text
 
 V1 = """syntax="proto3"; package pay;
 message Payment { string id = 1; int32 amount = 2; string note = 3; }

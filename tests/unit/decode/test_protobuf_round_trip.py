@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from protobuf_strategies import Kind, Schema, Spec, compiled, fill, records, same, schemas, written
 
-from penstock.decode.columns import arrow_type
-from penstock.decode.decoded import Decoded
+from penstock.decode.arrow.columns import arrow_type
+from penstock.decode.arrow.decoded import Decoded
 from penstock.decode.protobuf.batch import Batch, suits
 from penstock.decode.protobuf.bundle import bundled
 from penstock.decode.protobuf.decoder import ProtobufDecoder, reader_of
-from penstock.schema.protobuf.shape import shape_of, struct_of
+from penstock.registry.protobuf.shape import shape_of, struct_of
 
 patient = settings(max_examples=80, suppress_health_check=list(HealthCheck))
 

@@ -12,8 +12,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 
 from penstock.decode.protobuf.decoder import ProtobufDecoder
 from penstock.errors import CompilerFailed
-from penstock.kafka.schema_registry import RegisteredSchema
-from penstock.schema.protobuf.message import (
+from penstock.registry.client.registry import RegisteredSchema
+from penstock.registry.protobuf.message import (
     MessageSchema,
     SchemaMistake,
     files_of,
@@ -21,7 +21,7 @@ from penstock.schema.protobuf.message import (
     from_registered,
     from_text,
 )
-from penstock.schema.protobuf.shape import struct_of
+from penstock.registry.protobuf.shape import struct_of
 
 MONEY = 'syntax="proto3"; package money; message Money { int64 units = 1; string currency = 2; }'
 PAYMENT = """

@@ -12,11 +12,11 @@ import pytest
 from google.protobuf.message_factory import GetMessageClass
 
 from penstock import record
-from penstock.decode.decoded import Decoded
+from penstock.decode.arrow.decoded import Decoded
 from penstock.decode.protobuf.batch import suits
 from penstock.decode.protobuf.decoder import ProtobufDecoder
-from penstock.schema.protobuf.message import MessageSchema, SchemaMistake, from_text
-from penstock.schema.protobuf.shape import MOST_FIELDS, RecursiveMessage, shape_of, struct_of
+from penstock.registry.protobuf.message import MessageSchema, SchemaMistake, from_text
+from penstock.registry.protobuf.shape import MOST_FIELDS, RecursiveMessage, shape_of, struct_of
 
 UTC = datetime.UTC
 PROTO3 = """

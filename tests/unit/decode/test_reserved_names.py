@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from penstock.decode.formats import Place, prepare
 from penstock.errors import SpecInvalid
-from penstock.kafka.schema import RegisteredSchema
+from penstock.registry.client.schema import RegisteredSchema
 from penstock.spec.cross import field_mistakes
 from penstock.spec.fields import Schema
 from penstock.spec.formats import AnyFormat

@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock import record
+from penstock.decode.arrow.wire import WithHeader
 from penstock.decode.json import JsonDecoder
-from penstock.decode.wire import WithHeader
 from penstock.errors import RegistryUnreachable
-from penstock.kafka.schema import GivenUp, Lookup, RegisteredSchema
-from penstock.kafka.schema_cache import SchemaCache
-from penstock.kafka.schema_registry import RegistrySettings, SchemaRegistry
+from penstock.registry.client.cache import SchemaCache
+from penstock.registry.client.registry import RegistrySettings, SchemaRegistry
+from penstock.registry.client.schema import GivenUp, Lookup, RegisteredSchema
 from penstock.spec.types import Member, Scalar, Struct
 
 STRUCT = Struct((Member("n", Scalar("int")),))

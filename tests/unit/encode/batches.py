@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.decode.columns import arrow_type
-from penstock.encode.encoded import Encoded
+from penstock.decode.arrow.columns import arrow_type
+from penstock.encode.arrow.encoded import Encoded
 from penstock.spec.types import Array, Map, Struct, Type
 
 

@@ -24,13 +24,13 @@ from penstock.decode.protobuf.decoder import ProtobufDecoder
 from penstock.encode.avro.encoder import AvroEncoder
 from penstock.encode.formats import record_name
 from penstock.encode.protobuf.encoder import ProtobufEncoder
-from penstock.kafka.schema import RegisteredSchema
-from penstock.schema.avro.derive import avro_schema
-from penstock.schema.avro.model import AvroSchemaMistake
-from penstock.schema.json_schema import json_schema, struct_of_json_schema
-from penstock.schema.protobuf.derive import proto_text
-from penstock.schema.protobuf.message import SchemaMistake, from_text
-from penstock.schema.protobuf.shape import struct_of as protobuf_struct
+from penstock.registry.avro.derive import avro_schema
+from penstock.registry.avro.model import AvroSchemaMistake
+from penstock.registry.client.schema import RegisteredSchema
+from penstock.registry.json_schema import json_schema, struct_of_json_schema
+from penstock.registry.protobuf.derive import proto_text
+from penstock.registry.protobuf.message import SchemaMistake, from_text
+from penstock.registry.protobuf.shape import struct_of as protobuf_struct
 from penstock.spec.types import Array, Decimal, Map, Member, Scalar, Struct, Type, parse
 
 patient = settings(max_examples=60, suppress_health_check=list(HealthCheck))

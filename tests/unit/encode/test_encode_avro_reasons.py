@@ -12,11 +12,11 @@ from avro_strategies import read_by_fastavro, text_of
 from batches import batch_of, checked
 
 from penstock import record
+from penstock.encode.arrow.encoded import ColumnsMistake
 from penstock.encode.avro.encoder import AvroEncoder
-from penstock.encode.encoded import ColumnsMistake
-from penstock.kafka.schema import RegisteredSchema
 from penstock.record import REASON_LIMIT
-from penstock.schema.avro.model import AvroSchemaMistake
+from penstock.registry.avro.model import AvroSchemaMistake
+from penstock.registry.client.schema import RegisteredSchema
 from penstock.spec.types import Member, Struct, parse
 
 COLOUR = {"type": "enum", "name": "Colour", "symbols": ["RED", "BLUE"]}

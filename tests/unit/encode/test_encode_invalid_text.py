@@ -9,10 +9,10 @@ import pytest
 from avro_strategies import text_of
 from batches import checked
 
+from penstock.encode.arrow.encoded import Encoder
 from penstock.encode.avro.encoder import AvroEncoder
-from penstock.encode.encoded import Encoder
 from penstock.encode.protobuf.encoder import ProtobufEncoder
-from penstock.schema.protobuf.message import from_text
+from penstock.registry.protobuf.message import from_text
 from penstock.spec.types import Member, Struct, parse
 
 PROTO = """syntax = "proto3";

@@ -13,11 +13,11 @@ from google.protobuf.message_factory import GetMessageClass
 
 from penstock import record
 from penstock.decode.protobuf.decoder import ProtobufDecoder
-from penstock.encode.encoded import ColumnsMistake
+from penstock.encode.arrow.encoded import ColumnsMistake
 from penstock.encode.protobuf.encoder import ProtobufEncoder
 from penstock.encode.protobuf.header import indexes_of
-from penstock.kafka.schema import RegisteredSchema
-from penstock.schema.protobuf.message import MessageSchema, from_registered, from_text
+from penstock.registry.client.schema import RegisteredSchema
+from penstock.registry.protobuf.message import MessageSchema, from_registered, from_text
 from penstock.spec.types import Member, Struct, parse
 
 TEXT = """

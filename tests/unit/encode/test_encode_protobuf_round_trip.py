@@ -15,7 +15,7 @@ from protobuf_strategies import Json, Schema, fill, records, same, schemas
 
 from penstock.decode.protobuf.decoder import ProtobufDecoder
 from penstock.encode.protobuf.encoder import ProtobufEncoder
-from penstock.schema.protobuf.shape import struct_of
+from penstock.registry.protobuf.shape import struct_of
 from penstock.spec.types import Struct
 
 patient = settings(max_examples=60, suppress_health_check=list(HealthCheck))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.encode.wire import gathered, joined, spread, varint, varints, zigzag
-from penstock.schema.avro.default import number
+from penstock.encode.arrow.wire import gathered, joined, spread, varint, varints, zigzag
+from penstock.registry.avro.default import number
 
 EDGES = sorted({abs((1 << bits) + step) for bits in range(0, 65, 1) for step in (-1, 0, 1)} - {2**64, 2**64 + 1})
 

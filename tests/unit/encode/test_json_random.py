@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from struct_strategies import any_struct, rows_of
 
 from penstock.decode.json import JsonDecoder
-from penstock.encode.encoded import Encoded
+from penstock.encode.arrow.encoded import Encoded
 from penstock.encode.json import JsonEncoder
 from penstock.spec.types import Array, Decimal, Map, Scalar, Struct, Type
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from batches import batch_of, checked
 
-from penstock.decode.columns import arrow_type
+from penstock.decode.arrow.columns import arrow_type
 from penstock.encode.json import JsonEncoder
 from penstock.spec.types import Member, Scalar, Struct, parse
 

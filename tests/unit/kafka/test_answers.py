@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import BadArgument, KafkaUnreachable, TopicMissing
 from penstock.kafka import admin, recent
-from penstock.runtime import tail
+from penstock.observe import tail
 from penstock.spec.model import Pipeline
 
 

@@ -14,7 +14,7 @@ from tests.unit.spec.specs import GOOD, short
 
 from penstock.checkpoint.home import Home
 from penstock.errors import SpecInvalid
-from penstock.runtime import build
+from penstock.plan import build
 from penstock.spec import reference
 from penstock.spec.load import load, read
 from penstock.spec.local_path import is_path, written_in

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from penstock.errors import ReferenceMissing, SpecInvalid
-from penstock.kafka.schema_registry import RegistrySettings, settings_of
+from penstock.registry.client.registry import RegistrySettings, settings_of
 from penstock.spec import reference
 from penstock.spec.load import load, read
 from penstock.spec.registry import Registry

@@ -13,7 +13,7 @@ import pytest
 from penstock.decode.avro.decoder import AvroDecoder
 from penstock.decode.protobuf.decoder import ProtobufDecoder
 from penstock.errors import SpecInvalid
-from penstock.schema.file import message_of
+from penstock.registry.file import message_of
 from penstock.spec.case_load import read_tests
 from penstock.spec.formats import AnyFormat, AvroFormat, JsonFormat, ProtobufFormat
 from penstock.testing.case.bytes_of import DoesNotFit, Place, encoded

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.decode.readers import Readers
 from penstock.errors import SpecInvalid
-from penstock.runtime.readers import Readers
-from penstock.runtime.reference.sources import TableSources
 from penstock.spec.case_load import TestFile, read_tests
 from penstock.testing.case.tables import CaseTables
+from penstock.transform.reference.sources import TableSources
 
 SPEC = """\
 name: priced

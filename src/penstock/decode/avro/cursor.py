@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from penstock import record
-from penstock.decode.page import Numbers, Page, long_varints
+from penstock.decode.arrow.page import Numbers, Page, long_varints
 from penstock.record import Failure, shortened
 
 Reason = str | Callable[[int], str]

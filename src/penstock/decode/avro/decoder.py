@@ -26,20 +26,20 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import record
+from penstock.decode.arrow.columns import arrow_type
+from penstock.decode.arrow.decoded import NULL, Decoded, empty
+from penstock.decode.arrow.page import MOST_BYTES, Numbers, Page, page_of
+from penstock.decode.arrow.wire import HEADER, no_header
 from penstock.decode.avro.cursor import Cursor
 from penstock.decode.avro.nested import blanked, places_of, scattered
 from penstock.decode.avro.resolve import Incompatible, check_defaults, resolve
 from penstock.decode.avro.scalars import Reader
-from penstock.decode.columns import arrow_type
-from penstock.decode.decoded import NULL, Decoded, empty
-from penstock.decode.page import MOST_BYTES, Numbers, Page, page_of
-from penstock.decode.wire import HEADER, no_header
 from penstock.errors import counted
-from penstock.kafka.schema import Lookup, RegisteredSchema, why_unknown
 from penstock.record import Failure, shortened
-from penstock.schema.avro.model import AvroSchemaMistake
-from penstock.schema.avro.parse import essence, parse
-from penstock.schema.avro.view import view_of
+from penstock.registry.avro.model import AvroSchemaMistake
+from penstock.registry.avro.parse import essence, parse
+from penstock.registry.avro.view import view_of
+from penstock.registry.client.schema import Lookup, RegisteredSchema, why_unknown
 from penstock.spec.types import Struct
 
 __all__ = ["AvroDecoder", "AvroSchemaMistake", "struct_of"]

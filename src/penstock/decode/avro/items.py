@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import record
+from penstock.decode.arrow.page import Numbers
 from penstock.decode.avro.cursor import Cursor
 from penstock.decode.avro.scalars import Reader, text_column
 from penstock.decode.avro.walk import Found, Walk, find_items
-from penstock.decode.page import Numbers
 
 _NONE = np.empty(0, np.int64)
 

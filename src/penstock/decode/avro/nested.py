@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from penstock.decode.arrow.page import Numbers
 from penstock.decode.avro.cursor import Cursor
 from penstock.decode.avro.scalars import Reader
 from penstock.decode.avro.walk import Walk, branch_of
-from penstock.decode.page import Numbers
 
 
 def struct(arrow: pa.StructType, written: Sequence[Walk | tuple[int, Reader]], defaults: dict[int, pa.Array]) -> Reader:

@@ -19,16 +19,16 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import record
+from penstock.decode.arrow.columns import arrow_type
+from penstock.decode.arrow.page import Page
 from penstock.decode.avro import scalars
 from penstock.decode.avro.cursor import Cursor
 from penstock.decode.avro.items import array, mapping
 from penstock.decode.avro.nested import member, struct, union
 from penstock.decode.avro.scalars import Reader
 from penstock.decode.avro.walk import Walk, entry_walk, walk_of
-from penstock.decode.columns import arrow_type
-from penstock.decode.page import Page
-from penstock.schema.avro.default import encoded
-from penstock.schema.avro.model import (
+from penstock.registry.avro.default import encoded
+from penstock.registry.avro.model import (
     NO_DEFAULT,
     PROMOTED,
     Array,
@@ -45,7 +45,7 @@ from penstock.schema.avro.model import (
     described,
     width_of,
 )
-from penstock.schema.avro.view import TYPED, nullable, present_branches, view_type
+from penstock.registry.avro.view import TYPED, nullable, present_branches, view_type
 
 # Logical types that give a value of a view another meaning. The others are the number, text or bytes themselves there.
 _MEANINGS = {"decimal", *TYPED}

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import record
+from penstock.decode.arrow.page import Numbers, Page, bad_byte, not_text, views
 from penstock.decode.avro.cursor import Cursor
-from penstock.decode.page import Numbers, Page, bad_byte, not_text, views
 from penstock.record import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND
-from penstock.schema.avro.model import Enum, Fixed, Logical, Primitive
+from penstock.registry.avro.model import Enum, Fixed, Logical, Primitive
 
 Reader = Callable[[Cursor], pa.Array]
 """Reads one value at each position and moves behind it. One row per position, also for lost records."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.errors import counted
-from penstock.schema.avro.model import Array, Enum, Map, Primitive, Record, Schema, Union, width_of
+from penstock.registry.avro.model import Array, Enum, Map, Primitive, Record, Schema, Union, width_of
 
 Step = Callable[[bytes, int, int], int]
 """From the page, a position and the record's end to the position after one value. Raises Broken."""

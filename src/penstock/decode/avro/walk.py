@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock import record
+from penstock.decode.arrow.page import Numbers
 from penstock.decode.avro.cursor import Cursor
 from penstock.decode.avro.step import Broken, Step, Steps, block, claim, in_turn, no_branch, too_many
-from penstock.decode.page import Numbers
-from penstock.schema.avro.model import Array, Enum, Map, Primitive, Record, Schema, Union, width_of
+from penstock.registry.avro.model import Array, Enum, Map, Primitive, Record, Schema, Union, width_of
 
 FEW = 48
 """Fewer positions than this are walked one by one: about where both ways cost the same."""

@@ -25,11 +25,11 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
-from penstock.decode.columns import arrow_type
+from penstock.decode.arrow.columns import arrow_type
 from penstock.decode.protobuf.bundle import RECORDS, add_to
 from penstock.decode.protobuf.rows import LONGEST_SECONDS, NANOS, Refused, json_text
 from penstock.record import FIRST_SECOND, LAST_SECOND
-from penstock.schema.protobuf.shape import (
+from penstock.registry.protobuf.shape import (
     Duration,
     Enum,
     Field,

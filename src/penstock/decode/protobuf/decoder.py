@@ -25,8 +25,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[i
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from penstock import record
-from penstock.decode.decoded import NULL, Decoded
-from penstock.decode.page import MOST_BYTES, Numbers, Page, page_of
+from penstock.decode.arrow.decoded import NULL, Decoded
+from penstock.decode.arrow.page import MOST_BYTES, Numbers, Page, page_of
 from penstock.decode.protobuf.batch import Batch, suits
 from penstock.decode.protobuf.bundle import Bundle, bundled
 from penstock.decode.protobuf.evolution import conflict
@@ -34,10 +34,10 @@ from penstock.decode.protobuf.flat import Flat
 from penstock.decode.protobuf.flat import suits as is_flat
 from penstock.decode.protobuf.header import Header, headers
 from penstock.decode.protobuf.rows import Rows
-from penstock.kafka.schema import Lookup, RegisteredSchema, why_unknown
 from penstock.record import Failure, shortened
-from penstock.schema.protobuf.message import MessageSchema, SchemaMistake, files_of
-from penstock.schema.protobuf.shape import shape_of
+from penstock.registry.client.schema import Lookup, RegisteredSchema, why_unknown
+from penstock.registry.protobuf.message import MessageSchema, SchemaMistake, files_of
+from penstock.registry.protobuf.shape import shape_of
 
 BUNDLED_BYTES = 1_000_000  # what is parsed at once: it takes many times as much memory
 _FEW = 500  # records that say nothing about those to come

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 from google.protobuf.descriptor import FieldDescriptor as F  # type: ignore[import-untyped]
 
-from penstock.decode.page import Numbers, Page, long_varints, not_text, views
-from penstock.schema.protobuf.shape import Duration, Enum, Field, Message, Plain, Shape, Timestamp, Wrapper, within
+from penstock.decode.arrow.page import Numbers, Page, long_varints, not_text, views
+from penstock.registry.protobuf.shape import Duration, Enum, Field, Message, Plain, Shape, Timestamp, Wrapper, within
 
 _U64 = np.uint64
 _VARINT, _EIGHT, _SIZED, _FOUR = 0, 1, 2, 5  # wire types

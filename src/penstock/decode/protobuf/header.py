@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock import record
-from penstock.decode.decoded import empty
-from penstock.decode.page import Page
+from penstock.decode.arrow.decoded import empty
+from penstock.decode.arrow.page import Page
 from penstock.errors import counted
 from penstock.record import Failure
 

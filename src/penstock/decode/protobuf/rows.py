@@ -16,10 +16,10 @@ from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-un
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
 from penstock import record
-from penstock.decode.columns import arrow_type
+from penstock.decode.arrow.columns import arrow_type
 from penstock.decode.protobuf.fault import fault
 from penstock.record import FIRST_SECOND, LAST_SECOND, Failure, shortened
-from penstock.schema.protobuf.shape import (
+from penstock.registry.protobuf.shape import (
     Duration,
     Enum,
     Field,

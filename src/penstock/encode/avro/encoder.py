@@ -1,8 +1,8 @@
 """Avro with a writer schema, in the registry's wire format or as plain datums.
 
-The fields of the schema are written one after the other, each for all records of a batch, by numpy (`encode.wire`), and
-joined record by record by Arrow. There is one implementation: it both encodes and says which rows do not fit. Measured
-on one core with a flat record of 7 fields: 0.25 microseconds per record, fastavro 6.
+The fields of the schema are written one after the other, each for all records of a batch, by numpy
+(`encode.arrow.wire`), and joined record by record by Arrow. There is one implementation: it both encodes and says which
+rows do not fit. Measured on one core with a flat record of 7 fields: 0.25 microseconds per record, fastavro 6.
 
 Which column fits which field is in `avro.plan`; the types are those that decode gives, so that a round trip holds.
 """
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from penstock.encode.arrow.encoded import ColumnsMistake, Encoded, Places
+from penstock.encode.arrow.wire import constant, finished, header_of
 from penstock.encode.avro.plan import record_writer
-from penstock.encode.encoded import ColumnsMistake, Encoded, Places
-from penstock.encode.wire import constant, finished, header_of
-from penstock.kafka.schema import RegisteredSchema
-from penstock.schema.avro.model import Record
-from penstock.schema.avro.parse import parse
+from penstock.registry.avro.model import Record
+from penstock.registry.avro.parse import parse
+from penstock.registry.client.schema import RegisteredSchema
 from penstock.spec.types import Struct
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import record as words
-from penstock.encode.encoded import Numbers, Places
-from penstock.encode.wire import (
+from penstock.encode.arrow.encoded import Numbers, Places
+from penstock.encode.arrow.wire import (
     Piece,
     Pieces,
     Writer,
@@ -24,8 +24,8 @@ from penstock.encode.wire import (
     varints,
     zigzag,
 )
-from penstock.encode.wire import sizes_of as piece_sizes
-from penstock.schema.avro.default import number
+from penstock.encode.arrow.wire import sizes_of as piece_sizes
+from penstock.registry.avro.default import number
 
 
 def always(piece: Piece) -> Writer:

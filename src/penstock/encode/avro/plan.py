@@ -22,11 +22,11 @@ Times outside the years 1 to 9999 are refused, as decode would refuse them.
 
 from __future__ import annotations
 
+from penstock.encode.arrow.encoded import ColumnsMistake, below
+from penstock.encode.arrow.wire import Writer, constant
 from penstock.encode.avro import nested, scalars
-from penstock.encode.encoded import ColumnsMistake, below
-from penstock.encode.wire import Writer, constant
-from penstock.schema.avro.default import encoded, number
-from penstock.schema.avro.model import (
+from penstock.registry.avro.default import encoded, number
+from penstock.registry.avro.model import (
     NO_DEFAULT,
     Array,
     Enum,
@@ -39,7 +39,7 @@ from penstock.schema.avro.model import (
     Union,
     described,
 )
-from penstock.schema.avro.view import MOST_DIGITS, present_branches
+from penstock.registry.avro.view import MOST_DIGITS, present_branches
 from penstock.spec import types
 from penstock.spec.mistake import near
 

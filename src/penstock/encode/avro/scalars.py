@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock import record
-from penstock.encode.encoded import Numbers, Places, shown
-from penstock.encode.wire import (
+from penstock.encode.arrow.encoded import Numbers, Places, shown
+from penstock.encode.arrow.wire import (
     Pieces,
     Writer,
     booleans,
@@ -22,7 +22,7 @@ from penstock.encode.wire import (
     varints,
     zigzag,
 )
-from penstock.schema.avro.model import Enum, Fixed, Primitive
+from penstock.registry.avro.model import Enum, Fixed, Primitive
 from penstock.spec import types
 
 _UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\z"

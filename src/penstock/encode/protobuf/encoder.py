@@ -1,8 +1,9 @@
 """Protobuf messages, with or without the registry's header. The mapping of types is that of decode, backwards.
 
-Fields are written one after the other, each for all records of a batch, by numpy (`encode.wire`), and joined record by
-record by Arrow. There is one implementation: it both encodes and says which rows do not fit. Measured on one core with
-a record of 7 fields, a timestamp among them: 0.5 microseconds per record, protobuf's own runtime 1.4 and more.
+Fields are written one after the other, each for all records of a batch, by numpy (`encode.arrow.wire`), and joined
+record by record by Arrow. There is one implementation: it both encodes and says which rows do not fit. Measured on one
+core with a record of 7 fields, a timestamp among them: 0.5 microseconds per record, protobuf's own runtime 1.4 and
+more.
 
 ptars, which decode reads with, would need 0.1 of them, and as much again for columns as it wants them. It is not used:
 it fails a batch as a whole, has no groups and no high field numbers, and so would be a second way beside this one that
@@ -14,12 +15,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.encode.encoded import Encoded, Places
+from penstock.encode.arrow.encoded import Encoded, Places
+from penstock.encode.arrow.wire import constant, finished
 from penstock.encode.protobuf.header import header_of
 from penstock.encode.protobuf.plan import message_writer
-from penstock.encode.wire import constant, finished
-from penstock.schema.protobuf.message import MessageSchema
-from penstock.schema.protobuf.shape import shape_of
+from penstock.registry.protobuf.message import MessageSchema
+from penstock.registry.protobuf.shape import shape_of
 from penstock.spec.types import Struct
 
 

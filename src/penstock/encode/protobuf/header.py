@@ -11,9 +11,9 @@ from typing import Any
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped]
 
-from penstock.encode.wire import header_of as id_header
-from penstock.encode.wire import varint
-from penstock.schema.protobuf.message import MessageSchema
+from penstock.encode.arrow.wire import header_of as id_header
+from penstock.encode.arrow.wire import varint
+from penstock.registry.protobuf.message import MessageSchema
 
 
 def header_of(schema: MessageSchema, schema_id: int) -> bytes:

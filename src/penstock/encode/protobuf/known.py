@@ -12,9 +12,9 @@ from google.protobuf import json_format  # type: ignore[import-untyped]
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
 from penstock import record
-from penstock.encode.encoded import Numbers, Places, shown
+from penstock.encode.arrow.encoded import Numbers, Places, shown
+from penstock.encode.arrow.wire import booleans, constant, joined, numbers, sized, strings
 from penstock.encode.protobuf.value import LENGTH, Value, as_message, as_varints, unless_zero
-from penstock.encode.wire import booleans, constant, joined, numbers, sized, strings
 
 _PER_SECOND = 1_000_000
 _LONGEST = 315_576_000_000 * _PER_SECOND + 999_999  # 10,000 years, as google.protobuf.Duration defines it

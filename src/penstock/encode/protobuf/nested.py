@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import record
-from penstock.encode.encoded import Numbers, Places
+from penstock.encode.arrow.encoded import Numbers, Places
+from penstock.encode.arrow.wire import Pieces, Writer, booleans, gathered, joined, lists, sizes_of, spread
 from penstock.encode.protobuf.value import (
     END_OF_GROUP,
     GROUP,
@@ -21,8 +22,7 @@ from penstock.encode.protobuf.value import (
     unless_zero,
     with_length,
 )
-from penstock.encode.wire import Pieces, Writer, booleans, gathered, joined, lists, sizes_of, spread
-from penstock.schema.protobuf.shape import Field, Presence
+from penstock.registry.protobuf.shape import Field, Presence
 
 _NO_NULLS = "null, which a repeated field or a map cannot hold"
 

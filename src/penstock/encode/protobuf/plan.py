@@ -1,8 +1,8 @@
 """From a message and the columns there are to a writer: which column fits which field.
 
-What decode makes of a field is what it takes (the table is in `schema.protobuf.shape`). Beyond that, any integer column
-fits any integer field when the number fits; a bigint or an integer a uint64; smaller integers a double; and a string
-takes what Protobuf has no type for, as text that SQL casts back: decimals, dates, timestamps without a zone.
+What decode makes of a field is what it takes (the table is in `registry.protobuf.shape`). Beyond that, any integer
+column fits any integer field when the number fits; a bigint or an integer a uint64; smaller integers a double; and a
+string takes what Protobuf has no type for, as text that SQL casts back: decimals, dates, timestamps without a zone.
 
 A null is an absent field. Where that would read as something else, the row fails: in a `required` field, in a list, in
 a map, and in a field without presence whose column is declared as required.
@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from google.protobuf.descriptor import FieldDescriptor as F  # type: ignore[import-untyped]
 
-from penstock.encode.encoded import ColumnsMistake, below
+from penstock.encode.arrow.encoded import ColumnsMistake, below
+from penstock.encode.arrow.wire import Writer
 from penstock.encode.protobuf import known, nested, scalars
 from penstock.encode.protobuf.value import Value
-from penstock.encode.wire import Writer
-from penstock.schema.protobuf.shape import (
+from penstock.registry.protobuf.shape import (
     Duration,
     Enum,
     Field,

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from google.protobuf.descriptor import FieldDescriptor as F  # type: ignore[import-untyped]
 
 from penstock import record
-from penstock.encode.encoded import Numbers, Places, shown
+from penstock.encode.arrow.encoded import Numbers, Places, shown
+from penstock.encode.arrow.wire import booleans, numbers, raw, strings, texts, zigzag
 from penstock.encode.protobuf.value import Prepared, Value, as_bytes, as_fixed, as_varints
-from penstock.encode.wire import booleans, numbers, raw, strings, texts, zigzag
-from penstock.schema.protobuf.shape import Enum
+from penstock.registry.protobuf.shape import Enum
 from penstock.spec import types
 
 INTEGERS = {

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.encode.encoded import Numbers, Places
-from penstock.encode.wire import Pieces, constant, even, joined, sizes_of, spread, varint, varints
+from penstock.encode.arrow.encoded import Numbers, Places
+from penstock.encode.arrow.wire import Pieces, constant, even, joined, sizes_of, spread, varint, varints
 
 VARINT, FIXED64, LENGTH, GROUP, END_OF_GROUP, FIXED32 = range(6)  # wire types
 

@@ -19,19 +19,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from penstock.batch.failure import translate
+from penstock.batch.output import Outlet
+from penstock.batch.run import Assembly
+from penstock.batch.stateful import flow as stateful
 from penstock.checkpoint.home import Home
 from penstock.checkpoint.ledger import Entry, Ledger
+from penstock.contract.verdict import TOMBSTONE
 from penstock.errors import EngineFailed
+from penstock.lifecycle.replay.raw import raw
+from penstock.plan import build
 from penstock.record import CONTRACT
-from penstock.runtime import build
-from penstock.runtime.assemble import Assembly
-from penstock.runtime.engine import session
-from penstock.runtime.failure import translate
-from penstock.runtime.outlet import Outlet
-from penstock.runtime.reference.sources import TableSources
-from penstock.runtime.replay.raw import raw
-from penstock.runtime.state import flow as stateful
-from penstock.runtime.state.limits import gets_all
+from penstock.spark import session
 from penstock.spec.case import TOMBSTONES, Case
 from penstock.spec.case_load import TestFile
 from penstock.spec.model import Pipeline, Spark
@@ -45,7 +44,8 @@ from penstock.testing.case.result import Outcome, Result
 from penstock.testing.case.sinks import Gathered, GatheredLetters, gathering
 from penstock.testing.case.streamed import CaseFlow, Streamed
 from penstock.testing.case.tables import CaseTables
-from penstock.transform.contract import TOMBSTONE
+from penstock.transform.reference.sources import TableSources
+from penstock.transform.state_limits import gets_all
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

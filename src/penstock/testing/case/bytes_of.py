@@ -16,16 +16,16 @@ import pyarrow as pa
 
 from penstock.decode.avro.decoder import struct_of as avro_struct
 from penstock.decode.json import JsonDecoder
+from penstock.encode.arrow.encoded import ColumnsMistake, Encoder
+from penstock.encode.arrow.wire import header_of
 from penstock.encode.avro.encoder import AvroEncoder
-from penstock.encode.encoded import ColumnsMistake, Encoder
 from penstock.encode.protobuf.encoder import ProtobufEncoder
-from penstock.encode.wire import header_of
 from penstock.errors import SpecInvalid
-from penstock.kafka.schema import RegisteredSchema
-from penstock.schema.avro.model import AvroSchemaMistake
-from penstock.schema.file import message_of, path_of, text_of
-from penstock.schema.protobuf import message as protobuf
-from penstock.schema.protobuf.shape import struct_of as protobuf_struct
+from penstock.registry.avro.model import AvroSchemaMistake
+from penstock.registry.client.schema import RegisteredSchema
+from penstock.registry.file import message_of, path_of, text_of
+from penstock.registry.protobuf import message as protobuf
+from penstock.registry.protobuf.shape import struct_of as protobuf_struct
 from penstock.spec.formats import AnyFormat, AvroFormat, BytesFormat, CsvFormat, JsonFormat, ProtobufFormat
 from penstock.spec.load import declared
 from penstock.spec.types import Struct

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.checkpoint.ledger import TopicFact
 from penstock.checkpoint.log import SparkLog
 from penstock.record import OffsetRange
-from penstock.runtime.topics import Loss, TopicWatch
+from penstock.source.topics import Loss, TopicWatch
 from penstock.testing.case.records import Sent
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import SchemaMissing, SpecInvalid
-from penstock.kafka.registry_http import RegistrySettings
-from penstock.kafka.schema import Kind, Reference, RegisteredSchema, SubjectVersion
-from penstock.kafka.schema_registry import SchemaRegistry
+from penstock.registry.client.http import RegistrySettings
+from penstock.registry.client.registry import SchemaRegistry
+from penstock.registry.client.schema import Kind, Reference, RegisteredSchema, SubjectVersion
 from penstock.spec.load import text_of
 from penstock.spec.references import located
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.encode.stage import Encoding
 from penstock.record import DELETED, OUTGOING_AT, OUTGOING_ERROR, Batch, Known
-from penstock.sink.columns import require_columns, require_upsertable
-from penstock.sink.contract import Incoming, Sink, Written
-from penstock.sink.kafka.encoding import SCHEMA, EncodeBatches, rejected
-from penstock.sink.kafka.exactly_once import KafkaSink
-from penstock.sink.latest import DELETE, PLACED, latest
+from penstock.sinks.columns import require_columns, require_upsertable
+from penstock.sinks.contract import Incoming, Sink, Written
+from penstock.sinks.kafka.encoding import SCHEMA, EncodeBatches, rejected
+from penstock.sinks.kafka.exactly_once import KafkaSink
+from penstock.sinks.latest import DELETE, PLACED, latest
 from penstock.spec import sinks as spec
 from penstock.spec.sinks import EncodeJson, EncodeString
 from penstock.testing.case.registry import FileRegistry
@@ -27,7 +27,7 @@ from penstock.testing.case.values import rows_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from penstock.route.dead_letter import DeadLetter
+    from penstock.deadletters.dead_letter import DeadLetter
 
 Rows = list[dict[str, Any]]
 RECORD = "_record"  # beside the columns of its view: what a Kafka sink would have sent
@@ -76,7 +76,7 @@ class Gathered:
 
 @dataclass
 class Upserted(Gathered):
-    """The row of each key, as `sink.latest` merges them. A key that was deleted stays, with `_deleted: true`."""
+    """The row of each key, as `sinks.latest` merges them. A key that was deleted stays, with `_deleted: true`."""
 
     key: tuple[str, ...] = ()
     order_by: str | None = None
@@ -104,7 +104,7 @@ class Upserted(Gathered):
             return newest.written(newest.kept)
 
     def _merge(self, table: dict[tuple[Any, ...], dict[str, Any]], row: dict[str, Any]) -> None:
-        """As the statement of `sink.latest.merge`."""
+        """As the statement of `sinks.latest.merge`."""
         delete, placed = row.pop(DELETE), row.pop(PLACED)
         key = tuple(repr(row[name]) for name in self.key)
         held = table.get(key)

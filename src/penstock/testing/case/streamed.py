@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.batch.run import Assembly
+from penstock.batch.source_view import RAW
+from penstock.batch.stateful.flow import Flow, Replanned
 from penstock.checkpoint.ledger import Entry
 from penstock.checkpoint.log import SparkLog
+from penstock.lifecycle.replay.raw import raw
 from penstock.record import OffsetRange
-from penstock.runtime.assemble import Assembly
-from penstock.runtime.inlet import RAW
-from penstock.runtime.replay.raw import raw
-from penstock.runtime.state.flow import Flow, Replanned
 from penstock.testing.case.records import Sent
 
 if TYPE_CHECKING:

@@ -16,9 +16,6 @@ import pyarrow as pa
 
 from penstock.decode.json import JsonDecoder
 from penstock.record import KEY
-from penstock.runtime.reference.copies import Copies
-from penstock.runtime.reference.sources import TableSources
-from penstock.runtime.reference.tables import Tables
 from penstock.spec import types
 from penstock.spec.case import Case, GivenTable, Row
 from penstock.spec.case_load import TestFile
@@ -28,6 +25,9 @@ from penstock.spec.mistake import Mistake, instead
 from penstock.spec.mistake import Path as At
 from penstock.spec.types import Member, Scalar, Struct, Type
 from penstock.testing.case.bytes_of import as_json
+from penstock.transform.reference.copies import Copies
+from penstock.transform.reference.sources import TableSources
+from penstock.transform.reference.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,0 +1,1 @@
+"""Decode, rules and the write in one pass inside the Python worker."""

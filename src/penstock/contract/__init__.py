@@ -1,0 +1,1 @@
+"""Contracts: rules, and the verdict they give each record."""

@@ -1,0 +1,1 @@
+"""What the decoders of all formats share: columns of many records at once, and what every decoder returns."""

@@ -1,0 +1,1 @@
+"""Starting, following, restarting and ending runs: stream, real-time, backfill, replay; what `plan` foretells."""

@@ -1,0 +1,1 @@
+"""Replays: chosen dead letters through the pipeline again."""

@@ -1,0 +1,1 @@
+"""What people do to a checkpoint: show, seek, split, fork, backup, restore, repair."""

@@ -1,0 +1,1 @@
+"""The schema registry: schemas by id, by subject and version, kept on disk."""

@@ -1,1 +1,0 @@
-"""What people do to a checkpoint: seek, split, fork, backup, restore, repair."""

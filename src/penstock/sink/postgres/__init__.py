@@ -1,5 +1,0 @@
-"""PostgreSQL: a batch and its ledger row in one transaction. The path of a batch is `sink.PostgresSink.write`."""
-
-from penstock.sink.postgres.sink import PostgresSink
-
-__all__ = ["PostgresSink"]

@@ -1,0 +1,1 @@
+"""Delta: append and upsert."""

@@ -1,0 +1,1 @@
+"""Parquet files that Python workers write, for sinks that can publish them."""

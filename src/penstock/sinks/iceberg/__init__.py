@@ -1,0 +1,1 @@
+"""Iceberg: append and upsert."""
