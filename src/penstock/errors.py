@@ -73,6 +73,7 @@ RECORDS_LOST = 6
 """Exit status of `verify`: the ledger accounts for every offset, and says that records were lost."""
 WITHOUT_THEM = "set `on_data_loss: continue` to go on without them; the ledger then says which they were"
 """What helps where offsets expired unread."""
+NEW_TOPICS = "new-topics"  # no error, but accepted like one: topics that a pattern holds back
 ANEW = "give the pipeline a new `checkpoint:`, and read the topics from their start"
 """What helps where the offsets of the checkpoint mean nothing any more, and it cannot be moved."""
 

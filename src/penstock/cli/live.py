@@ -134,7 +134,9 @@ class Lines(Display):
         output.note(f"pipeline {pipeline.name}: running, checkpoint {self.home.path}")
 
     def batch_done(self, entry: Entry, seconds: float) -> None:
-        self.progress.batch_done(entry, seconds)
+        if not self.progress.batch_done(entry, seconds):
+            output.note(f"batch {entry.batch}: run again, it was complete already")
+            return
         written = ", ".join(f"{name} {sink.written:,}" for name, sink in entry.sinks.items())
         dropped = f", dropped {entry.dropped:,}" if entry.dropped else ""
         rest = "".join(f", {part}" for part in apart(shares(entry)))

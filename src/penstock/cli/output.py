@@ -19,7 +19,22 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.errors import PenstockError
+from penstock.errors import NEW_TOPICS, BadArgument, PenstockError, Stopped
+from penstock.spec.mistake import near
+
+
+def known_codes(codes: list[str] | None) -> list[str] | None:
+    """What `--accept` is given. A word that is no code would be accepted in silence, and nothing with it."""
+    stops = [NEW_TOPICS, *(kind.code for kind in Stopped.__subclasses__())]
+    for code in codes or ():
+        if code not in stops:
+            raise BadArgument(
+                f"no error that stops a pipeline is called '{code}'",
+                cause=near(code, stops),
+                next_command="the error that stops the pipeline says what to accept: penstock plan FILE",
+            )
+    return codes
+
 
 SpecFile = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline's spec.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]

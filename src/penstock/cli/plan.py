@@ -38,7 +38,12 @@ def plan(
     file: SpecFile,
     accept: Annotated[
         list[str] | None,
-        typer.Option("--accept", metavar="CODE", help="As if `run` were given the same (an error says when)."),
+        typer.Option(
+            "--accept",
+            metavar="CODE",
+            callback=output.known_codes,
+            help="As if `run` were given the same (an error says when).",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

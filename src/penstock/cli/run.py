@@ -48,7 +48,10 @@ def run(
     accept: Annotated[
         list[str] | None,
         typer.Option(
-            "--accept", metavar="CODE", help="Go on although this fact stops the pipeline (an error says when)."
+            "--accept",
+            metavar="CODE",
+            callback=output.known_codes,
+            help="Go on although this fact stops the pipeline (an error says when).",
         ),
     ] = None,
     as_json: AsJson = False,

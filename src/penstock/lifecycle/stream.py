@@ -16,7 +16,7 @@ from penstock.checkpoint.disk import Disks
 from penstock.checkpoint.home import ANOTHER, Home
 from penstock.checkpoint.log import SparkLog
 from penstock.checkpoint.remembered import Remembering
-from penstock.errors import counted
+from penstock.errors import NEW_TOPICS, counted
 from penstock.kafka.connection import client_config
 from penstock.lifecycle import preconditions
 from penstock.lifecycle.rate import Regulator
@@ -136,7 +136,7 @@ def prepare(assembly: Assembly, accepted: frozenset[str]) -> None:
 def subscribed(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> Subscription:
     """The topics as they are now; those read before must still be the same ones."""
     config, known = client_config(pipeline), assembly.topics.known
-    found = subscribe(config, pipeline.source, known, accept_new="new-topics" in assembly.accepted)
+    found = subscribe(config, pipeline.source, known, accept_new=NEW_TOPICS in assembly.accepted)
     assembly.topics.facts(known.keys() & found.topics.keys())
     if found.held:
         watch.warn(held_back(found.held))
@@ -145,7 +145,8 @@ def subscribed(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> Subscrip
 
 def held_back(topics: Iterable[str]) -> str:
     """What to say of topics that wait for somebody to let them in."""
-    return f"held back, because they are new: {', '.join(topics)}; to read them: penstock run FILE --accept new-topics"
+    names = ", ".join(topics)
+    return f"held back, because they are new: {names}; to read them: penstock run FILE --accept {NEW_TOPICS}"
 
 
 def report_ignored_start(pipeline: Pipeline, assembly: Assembly, watch: Watch) -> None:

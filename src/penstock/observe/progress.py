@@ -23,9 +23,14 @@ class Progress:
     dropped: int = 0  # by rules
     positions: dict[tuple[str, int], int] = field(default_factory=dict)
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    _last: int | None = None
     _recent: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
-    def batch_done(self, entry: Entry, seconds: float) -> None:
+    def batch_done(self, entry: Entry, seconds: float) -> bool:
+        """Whether it counts: a batch that was complete but not committed by Spark is run again, and is one batch."""
+        if entry.batch == self._last:
+            return False
+        self._last = entry.batch
         self.batches += 1
         self.read += entry.read
         self.dead += entry.dead
@@ -35,6 +40,7 @@ class Progress:
         for r in entry.ranges:
             self.positions[r.topic, r.partition] = r.end
         self._recent.append((sum(len(r) for r in entry.ranges), seconds))
+        return True
 
     def ends_are(self, ends: Mapping[tuple[str, int], int]) -> None:
         self.ends = dict(ends)

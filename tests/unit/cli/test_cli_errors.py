@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from penstock.cli.output import known_codes
+
 # A process of its own, with one more command that fails in the way a test says.
 PROGRAM = """
 import os, signal, sys, time
@@ -128,3 +130,11 @@ def test_penstock_without_a_command_prints_its_help() -> None:
     out, err = ended("pass", expected=0)
     assert "verify" in out
     assert err == ""
+
+
+def test_code_that_nothing_stops_with_is_not_accepted_in_silence() -> None:
+    command = [sys.executable, "-m", "penstock.cli.main", "run", "x.yaml", "--accept", "ledger-damagd"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean 'ledger-damaged'?" in done.stderr
+    assert known_codes(["new-topics", "table-differs"]) == ["new-topics", "table-differs"]

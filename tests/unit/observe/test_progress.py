@@ -91,3 +91,10 @@ def test_batch_that_took_no_measurable_time_gives_no_rate() -> None:
     progress = Progress()
     progress.batch_done(entry(0, OffsetRange("payments", 0, 0, 10)), 0.0)
     assert progress.rate is None
+
+
+def test_batch_that_is_run_again_because_it_was_not_committed_counts_once() -> None:
+    progress = Progress()
+    again = entry(0, OffsetRange("payments", 0, 0, 20))
+    assert [progress.batch_done(each, 1.0) for each in (again, again)] == [True, False]
+    assert (progress.batches, progress.read, progress.sinks) == (1, 20, {"lake": Share(16)})
