@@ -96,7 +96,7 @@ def test_repeated_record_can_stop_the_pipeline_before_anything_is_written(paymen
     to_lake(payments, {"name": "once", "unique": "payment_id", "otherwise": "stop"})
     repeated = good(1, payment_id="p-1 SQLSTATE: 22018")  # not to be taken for a record that a step fails on
     payments.send(repeated, good(2), repeated)
-    with pytest.raises(RuleStopped, match=r"payments\.once at .*; payment_id = p-1 SQLSTATE: 22018$"):
+    with pytest.raises(RuleStopped, match=r"(?m)payments\.once at .*; payment_id = p-1 SQLSTATE: 22018$"):
         payments.run()
     assert list((payments.directory / "lake").glob("_delta_log/*.json")) == []
 
