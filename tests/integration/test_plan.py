@@ -122,7 +122,7 @@ def test_start_positions_are_offsets_of_every_partition(payments: Payments, plan
     payments.spec["source"]["start"] = {"offsets": {payments.topic: {0: 500}}}
     beyond = planned(expect=4)
     assert codes(beyond) == ["start-not-there"]
-    assert f"{payments.topic}-0 goes on at 500" in beyond["problems"][0]["cause"]
+    assert f"{payments.topic}-0: offset 500 is wanted, Kafka holds 0 to " in beyond["problems"][0]["cause"]
 
 
 def test_missing_topics_and_topics_that_differ_are_named_with_their_settings(
@@ -169,7 +169,11 @@ def test_kafka_sinks_say_how_they_write_and_why_not_otherwise(payments: Payments
             "exactly-once-by-partition",
             "the rows of one input partition stay in one task, and say where they came from",
         ),
-        ("grouped", "exactly-once-by-batch", "its steps join, group, sort or limit rows"),
+        (
+            "grouped",
+            "exactly-once-by-batch",
+            "its steps join, group, sort or limit rows, or look for them in a subquery",
+        ),
         ("asked", "exactly-once-by-batch", "the spec asks for it"),
         ("loose", "at-least-once", "the spec asks for it"),
         ("dead letters", None, None),

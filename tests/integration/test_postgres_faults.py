@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import psycopg
 import pyarrow as pa
@@ -173,22 +173,33 @@ def test_server_that_is_away_is_an_error_to_retry_and_the_batch_goes_in_when_it_
 
 
 def test_server_killed_while_rows_are_loaded_leaves_nothing_and_the_batch_is_written_after_it_recovered(
-    db: Database, postgres: LocalPostgres
+    db: Database, postgres: LocalPostgres, tmp_path: Path
 ) -> None:
-    def slowly(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for each in batches:
-            time.sleep(0.1)
+    loading, killed = tmp_path / "loading", tmp_path / "killed"
+
+    def with_a_kill_inside(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, each in enumerate(batches):
+            if number == 10:  # those before it are being loaded, by another worker
+                loading.touch()
+                while not killed.exists():
+                    time.sleep(0.02)
             yield each
+
+    def kill() -> None:
+        while not loading.exists():
+            time.sleep(0.02)
+        postgres.kill()
+        killed.touch()
 
     frame = db.frame([(i, at(i)) for i in range(2000)], f"id int, {KAFKA}").coalesce(1)
     sink = db.sink(key=())
     assert sink.write(batch(), frame, replay=False) == Written(2000)
-    killer = threading.Thread(target=kill_when_loading, args=(db.url, postgres), daemon=True)
+    killer = threading.Thread(target=kill, daemon=True)
     db.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 100)
     try:
         killer.start()
         with pytest.raises(SinkBusy):
-            sink.write(batch(1), frame.mapInArrow(slowly, frame.schema), replay=False)
+            sink.write(batch(1), frame.mapInArrow(with_a_kill_inside, frame.schema), replay=False)
     finally:
         db.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
         killer.join(60)
@@ -196,14 +207,6 @@ def test_server_killed_while_rows_are_loaded_leaves_nothing_and_the_batch_is_wri
     assert sink.write(batch(1), frame, replay=True) == Written(2000)
     with psycopg.connect(db.url) as connection:
         assert connection.execute(f"select count(*) from {db.schema}.things").fetchone() == (4000,)
-
-
-def kill_when_loading(url: str, server: LocalPostgres) -> None:
-    loading = "select from pg_stat_activity where query ilike 'copy %' or query like '%savepoint chunk'"
-    with contextlib.suppress(psycopg.Error), psycopg.connect(url, autocommit=True) as connection:
-        while not connection.execute(loading + " and pid <> pg_backend_pid()").fetchall():
-            time.sleep(0.02)
-    server.kill()
 
 
 SECRET = "s3cr3t/p%w:rd@"
