@@ -68,7 +68,7 @@ def test_advice_of_doctor_for_a_watermark_far_ahead_of_the_clock_leads_out(kafka
     newest = stream.entries()[-1]
     assert (newest.views["events"].died["ahead of made"], newest.stateful["made"].late) == (1, 1)
     [found] = named(stream)
-    assert (found.cause, "another `checkpoint:`" in found.fix) == ("watermark-ahead", True)
+    assert (found.cause, "a new `checkpoint:`" in found.fix) == ("watermark-ahead", True)
     assert "1 of 14 rows came too late" in found.evidence[2]
 
     # The way out, as advised: `earliest` is before batch 0.
