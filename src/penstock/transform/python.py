@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TRACEBACK = re.compile(
-    r"^Traceback \(most recent call last\):\n(?P<frames>(?:[ \t].*\n)+)(?P<raised>\S.*)$", re.MULTILINE
+    r"(?:^|(?<=: ))Traceback \(most recent call last\):\n(?P<frames>(?:[ \t].*\n)+)(?P<raised>\S.*)$", re.MULTILINE
 )
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)$')
 # Nothing that a record could be blamed for.

@@ -83,3 +83,10 @@ def test_whatever_a_class_raises_is_said_where_it_is_in_its_own_module(raised: s
     assert python.raised_in("jobs.risk", text) == f"{raised} (risk.py:12, in risk)"
     assert python.raised_in("risk", text) == f"{raised} (risk.py:12, in risk)"
     assert python.raised_in("steps", text) is None
+
+
+def test_traceback_behind_the_name_of_javas_exception_is_found() -> None:
+    """So the engine puts it where the class of a stateful step fails while it asks for its state."""
+    said = "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+    said += '  File "/tmp/x/quiet.py", line 7, in init\n    assert False, "not yet"\nAssertionError: not yet\n'
+    assert python.raised_in("quiet", said) == "AssertionError: not yet (quiet.py:7, in init)"
