@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec.steps import Step
+from penstock.transform.sql import elements
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -93,7 +94,7 @@ class _Reading:
         """All of them, down to the views."""
         yield plan
         if self._view(plan) is None:
-            for child in _each(plan.children()):
+            for child in elements(plan.children()):
                 yield from self.nodes(child)
 
     def of_batch(self, plan: Any) -> bool:
@@ -101,15 +102,15 @@ class _Reading:
             return view
         if plan.nodeName() == "CTERelationRef":
             return plan.cteId() in self._defined and self.of_batch(self._defined[plan.cteId()].child())
-        return any(self.of_batch(each) for each in (*_each(plan.children()), *_each(plan.subqueries())))
+        return any(self.of_batch(each) for each in (*elements(plan.children()), *elements(plan.subqueries())))
 
     def said(self, node: Any) -> _Said | None:
         """What is to be said of a node; None where it goes row by row, or over reference tables only."""
         if self._view(node) is not None:
             return None
-        if any(self.of_batch(query) for query in _each(node.subqueries())):
+        if any(self.of_batch(query) for query in elements(node.subqueries())):
             return _ASKS
-        kind, sides = node.nodeName(), [self.of_batch(each) for each in _each(node.children())]
+        kind, sides = node.nodeName(), [self.of_batch(each) for each in elements(node.children())]
         if not any(sides):
             return None
         match kind:
@@ -148,15 +149,10 @@ def _keeps_table(how: str, left: bool, right: bool) -> bool:
 
 
 def _groups(keys: Any) -> _Said:
-    names = [each.name() for each in _each(keys) if hasattr(each, "name") and "Attribute" in each.nodeName()]
+    names = [each.name() for each in elements(keys) if hasattr(each, "name") and "Attribute" in each.nodeName()]
     one = f"one `{', '.join(names)}`" if names else "a group"
     return (
         "groups rows",
         f"{one} in two batches gets two rows" if keys.size() else "every batch gives a row of its own",
         "over all batches: a `window` step; or an `upsert` sink with `order_by`, which keeps one row per key",
     )
-
-
-def _each(seq: Any) -> list[Any]:
-    """The elements of a sequence of Scala's."""
-    return [seq.apply(i) for i in range(seq.size())]

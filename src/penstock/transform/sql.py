@@ -70,16 +70,16 @@ def columns_behind(rows: DataFrame, condition: str, source: DataFrame) -> set[st
     """The columns of `source` that a condition over `rows`, a view made of it, is about; by the names that the plan
     between them gives to what it computes."""
     asked = rows.selectExpr(f"({condition}) as asked")._jdf.queryExecution().analyzed()
-    names = {each.exprId(): each.name() for each in _each(source._jdf.queryExecution().analyzed().output())}
+    names = {each.exprId(): each.name() for each in elements(source._jdf.queryExecution().analyzed().output())}
     made_of: dict[Any, list[Any]] = {}
     nodes = [asked]
     while nodes:
         node = nodes.pop()
-        nodes += _each(node.children())
-        for named in _each(node.expressions()):
+        nodes += elements(node.children())
+        for named in elements(node.expressions()):
             if named.nodeName() == "Alias":
-                made_of[named.exprId()] = [each.exprId() for each in _each(named.references().toSeq())]
-    found, left = set(), [each.exprId() for each in _each(asked.output())]
+                made_of[named.exprId()] = [each.exprId() for each in elements(named.references().toSeq())]
+    found, left = set(), [each.exprId() for each in elements(asked.output())]
     while left:
         at = left.pop()
         found |= {names[at]} if at in names else set()
@@ -87,7 +87,7 @@ def columns_behind(rows: DataFrame, condition: str, source: DataFrame) -> set[st
     return found
 
 
-def _each(seq: Any) -> list[Any]:
+def elements(seq: Any) -> list[Any]:
     """The elements of a sequence of Scala's."""
     return [seq.apply(i) for i in range(seq.size())]
 
@@ -116,11 +116,11 @@ def _asked(plan: Any) -> set[str]:
     """What the subqueries of a node do. One that gives a single value, the same for all rows, leaves these in their
     task; any other is a join in disguise."""
     others = plan.subqueries().size()
-    left = _each(plan.expressions()) if others else []
+    left = elements(plan.expressions()) if others else []
     found = {_ASKS} if others else set()
     while left:
         each = left.pop()
-        left += _each(each.children())
+        left += elements(each.children())
         others -= each.nodeName() == "ScalarSubquery" and not each.isCorrelated()
     return found | {_SHUFFLED} if others else found
 
